@@ -1,0 +1,70 @@
+"""What an evaluation is asked: plain data, one JSON form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+OBJECTIVES = ("runtime_s", "peak_bytes", "energy_j", "error")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one evaluation. memory_bytes: address space over what the worker already holds."""
+
+    wall_s: float = 60.0
+    cpu_s: float = 60.0
+    memory_bytes: int = 4 << 30
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Timing of a variant against the base: `rounds` interleaved pairs of windows of about `window_s` each."""
+
+    rounds: int = 10
+    window_s: float = 0.001
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all jobs of a campaign share.
+
+    prepared: folder of the prepared workload. base: path of base.mlir. cache: folder of the object cache.
+    objectives: a subset of OBJECTIVES; the stages of the others are skipped.
+    target: "cpu". profile: name of the energy profile, in `fitness/profiles/`.
+    slow_ratio: a variant this many times slower than the base in its first steps ends as timed_out.
+    memory_budget: arena bytes above which a variant ends as out_of_memory before it runs; 0 for none.
+    split: "validation" in a search, "test" only in the final check.
+    """
+
+    prepared: str
+    base: str
+    cache: str
+    objectives: tuple[str, ...] = OBJECTIVES
+    target: str = "cpu"
+    profile: str = "host-x86"
+    limits: Limits = field(default_factory=Limits)
+    timing: Timing = field(default_factory=Timing)
+    slow_ratio: float = 20.0
+    memory_budget: int = 0
+    split: str = "validation"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Context:
+        known = dict(data)
+        known["objectives"] = tuple(known["objectives"])
+        known["limits"] = Limits(**known["limits"])
+        known["timing"] = Timing(**known["timing"])
+        return Context(**known)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One genome to evaluate: its index in the batch and its JSON form."""
+
+    index: int
+    genome: Mapping[str, Any]

@@ -1,0 +1,100 @@
+"""The edit family: one frozen dataclass a kind, one file each, one literal table.
+
+An edit is plain data that names sites and values of the base module (`space.json`). Drawing and
+checking need the space only; `apply` is called in a worker with an `Editor` over real IR.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mlir_passes.space import Space, TensorType
+
+if TYPE_CHECKING:
+    from mlir_passes.repair import Editor
+
+KINDS: dict[str, str] = {
+    "delete": "mlir_passes.edits.delete:Delete",
+    "copy": "mlir_passes.edits.copy:Copy",
+    "rewire": "mlir_passes.edits.rewire:Rewire",
+}
+RESIZE = ("pad", "broadcast", "reshape")
+FILLS = (0.0, 1.0)  # mlir-mutate pads with 1 in its last commit, with 0 before: both are choices here
+
+
+@dataclass(frozen=True)
+class Use:
+    """A value put where another type may be wanted, with the repair choices that make it fit.
+
+    how: "pad" (centred crop and pad), "broadcast" (like pad, but dims of 1 are repeated),
+    "reshape" (row-major, equal element counts; falls back to pad). fill: what padding holds.
+    """
+
+    value: str
+    how: str = "pad"
+    fill: float = 0.0
+
+
+class Edit(ABC):
+    """One change of the IR. Members are frozen dataclasses; their fields are their JSON form."""
+
+    kind: ClassVar[str]
+
+    @staticmethod
+    @abstractmethod
+    def draw(space: Space, rng: random.Random) -> Edit | None:
+        """A random edit that applies to `space`, or None if this draw found none."""
+
+    @abstractmethod
+    def applies(self, space: Space) -> bool:
+        """Whether every site and value named exists in `space` and dominance holds."""
+
+    def extend(self, space: Space) -> Space:
+        """The space as later edits see it: with what this edit inserts."""
+        return space
+
+    @abstractmethod
+    def apply(self, editor: Editor) -> None:
+        """Change the IR; raises EditDoesNotApply."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]
+
+
+def edit_class(kind: str) -> type[Edit]:
+    """The class of an edit kind; raises ValueError naming the known kinds."""
+    if kind not in KINDS:
+        raise ValueError(f"unknown edit kind {kind!r}; known: {', '.join(KINDS)}")
+    module, _, name = KINDS[kind].partition(":")
+    return getattr(import_module(module), name)
+
+
+def edit_from_json(data: Mapping[str, Any]) -> Edit:
+    """The edit that `to_json` wrote."""
+    fields = {k: _plain(v) for k, v in data.items() if k != "kind"}
+    return edit_class(data["kind"])(**fields)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_plain(v) for v in value)
+    if isinstance(value, dict):
+        return Use(**value)
+    return value
+
+
+def draw_use(space: Space, site: str, wanted: TensorType, rng: random.Random, exclude: str = "") -> Use | None:
+    """A random value that dominates `site` and can be made a `wanted`: same type first, else resizable."""
+    values = [v for v in space.values_before(site) if v != exclude and space.types[v].element == wanted.element]
+    if not values:
+        return None
+    same = [v for v in values if space.types[v].shape == wanted.shape]
+    value = rng.choice(same if same and rng.random() < 0.5 else values)
+    if space.types[value].shape == wanted.shape:
+        return Use(value)
+    return Use(value, rng.choice(RESIZE), rng.choice(FILLS))

@@ -1,0 +1,80 @@
+"""Copy an op to another place, with operands drawn anew and its result wired into one later operand."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from mlir_passes.edits.base import Edit, Use, draw_use
+from mlir_passes.space import Space, SpaceOp
+
+if TYPE_CHECKING:
+    from mlir_passes.repair import Editor
+
+
+@dataclass(frozen=True)
+class Copy(Edit):
+    """Clone the op at `site` just before `before`, as site `<site>'<tag>`.
+
+    operands has one use for each rewirable slot of the op. The first result goes to operand
+    `into_slot` of the op at `into`, which has exactly its type, as mlir-mutate does.
+    """
+
+    kind: ClassVar[str] = "copy"
+    site: str
+    tag: int
+    before: str
+    operands: tuple[Use, ...]
+    into: str
+    into_slot: int
+
+    @property
+    def new_site(self) -> str:
+        return f"{self.site.split(chr(39))[0]}'{self.tag}"
+
+    @staticmethod
+    def draw(space: Space, rng: random.Random) -> Copy | None:
+        sites = [op for op in space.ops if op.editable]
+        if not sites:
+            return None
+        op = rng.choice(sites)
+        at = rng.randrange(len(space.ops))
+        wanted = space.types[op.results[0]]
+        targets = [
+            (o.site, s) for o in space.ops[at:] for s in o.slots if space.types.get(o.operands[s]) == wanted
+        ]
+        if not targets:
+            return None
+        before = space.ops[at].site
+        uses = [draw_use(space, before, space.types[op.operands[s]], rng) for s in op.slots if op.operands[s] in space.types]
+        if any(u is None for u in uses):
+            return None
+        into, slot = rng.choice(targets)
+        return Copy(op.site, rng.randrange(1 << 31), before, tuple(u for u in uses if u), into, slot)
+
+    def applies(self, space: Space) -> bool:
+        sites = space.by_site
+        if any(s not in sites for s in (self.site, self.before, self.into)) or self.new_site in sites:
+            return False
+        known = set(space.values_before(self.before))
+        order = {op.site: i for i, op in enumerate(space.ops)}
+        return order[self.into] >= order[self.before] and all(u.value in known for u in self.operands)
+
+    def extend(self, space: Space) -> Space:
+        old = space.by_site[self.site]
+        uses = iter(self.operands)
+        operands = tuple(
+            next(uses).value if s in old.slots and v in space.types else v for s, v in enumerate(old.operands)
+        )
+        results = tuple(f"{self.new_site}#{i}" for i in range(len(old.results)))
+        types = {new: space.types[r] for new, r in zip(results, old.results, strict=True) if r in space.types}
+        return space.insert(self.before, SpaceOp(self.new_site, old.name, operands, old.slots, results, True), types)
+
+    def apply(self, editor: Editor) -> None:
+        new = editor.clone(self.site, self.new_site, before=self.before)
+        slots = editor.rewirable(new)
+        for slot, use in zip(slots, self.operands, strict=True):
+            new.operands[slot] = editor.fitted(use, new.operands[slot].type, before=new)
+        target = editor.op(self.into)
+        target.operands[self.into_slot] = new.results[0]

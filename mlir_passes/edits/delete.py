@@ -1,0 +1,45 @@
+"""Delete an op: every use of each of its results is given another value."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from mlir_passes.edits.base import Edit, Use, draw_use
+from mlir_passes.space import Space
+
+if TYPE_CHECKING:
+    from mlir_passes.repair import Editor
+
+
+@dataclass(frozen=True)
+class Delete(Edit):
+    """Remove the op at `site`; `instead` has one use for each result."""
+
+    kind: ClassVar[str] = "delete"
+    site: str
+    instead: tuple[Use, ...]
+
+    @staticmethod
+    def draw(space: Space, rng: random.Random) -> Delete | None:
+        sites = [op for op in space.ops if op.editable]
+        if not sites:
+            return None
+        op = rng.choice(sites)
+        uses = [draw_use(space, op.site, space.types[r], rng) for r in op.results]
+        if any(u is None for u in uses):
+            return None
+        return Delete(op.site, tuple(u for u in uses if u))
+
+    def applies(self, space: Space) -> bool:
+        if self.site not in space.by_site:
+            return False
+        known = set(space.values_before(self.site))
+        return all(u.value in known for u in self.instead)
+
+    def apply(self, editor: Editor) -> None:
+        op = editor.op(self.site)
+        for index, use in enumerate(self.instead):
+            editor.replace_value(f"{self.site}#{index}", editor.fitted(use, op.results[index].type, before=op))
+        editor.erase(self.site)

@@ -1,0 +1,42 @@
+"""Rewire an operand of an op to another value."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from mlir_passes.edits.base import Edit, Use, draw_use
+from mlir_passes.space import Space
+
+if TYPE_CHECKING:
+    from mlir_passes.repair import Editor
+
+
+@dataclass(frozen=True)
+class Rewire(Edit):
+    """Give operand `slot` of the op at `site` another value."""
+
+    kind: ClassVar[str] = "rewire"
+    site: str
+    slot: int
+    use: Use
+
+    @staticmethod
+    def draw(space: Space, rng: random.Random) -> Rewire | None:
+        sites = [op for op in space.ops if any(op.operands[s] in space.types for s in op.slots)]
+        if not sites:
+            return None
+        op = rng.choice(sites)
+        slot = rng.choice([s for s in op.slots if op.operands[s] in space.types])
+        old = op.operands[slot]
+        use = draw_use(space, op.site, space.types[old], rng, exclude=old)
+        return Rewire(op.site, slot, use) if use else None
+
+    def applies(self, space: Space) -> bool:
+        op = space.by_site.get(self.site)
+        return op is not None and self.slot in op.slots and self.use.value in space.values_before(self.site)
+
+    def apply(self, editor: Editor) -> None:
+        op = editor.op(self.site)
+        op.operands[self.slot] = editor.fitted(self.use, op.operands[self.slot].type, before=op)

@@ -1,0 +1,76 @@
+"""The compiled form of a step: plain data that a runner, the cost model and an export read.
+
+This file imports nothing heavy. A `Program` is what `mlir_passes.pipeline.compile_program`
+returns; `fitness.program` saves and loads it as a folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One value's place in the arena: bytes [offset, offset + bytes), row-major, dense.
+
+    role: state | batch | metric | activation | workspace. i1 values take one byte an element (dtype "bool").
+    """
+
+    name: str
+    role: str
+    offset: int
+    bytes: int
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One row of the table: kernel key, then the buffers (indices into `Plan.buffers`) it is given, in order."""
+
+    kernel: str
+    args: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Order of kernel calls and the place of every buffer.
+
+    state, batch, metrics: buffer indices in signature order. After one run of `calls` the new state
+    stands in the state buffers again, so a step may follow a step. `peak_bytes` is the exact arena size.
+    """
+
+    buffers: tuple[Buffer, ...]
+    calls: tuple[KernelCall, ...]
+    state: tuple[int, ...]
+    batch: tuple[int, ...]
+    metrics: tuple[int, ...]
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One unique kernel: `text` is its memref function (symbol `symbol`), costs are per call from the loop nest.
+
+    flops counts arithmetic ops on elements (a multiply-add is 2); bytes are compulsory traffic: each operand once.
+    """
+
+    key: str
+    symbol: str
+    kind: str
+    text: str
+    flops: int
+    bytes_read: int
+    bytes_written: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """Plan, unique kernels by key, object code by kernel key, and what the objects were made for."""
+
+    plan: Plan
+    kernels: Mapping[str, Kernel]
+    objects: Mapping[str, bytes]
+    target: str
+    cpu: str

@@ -1,0 +1,131 @@
+"""What can be varied in a base module, as plain data: the search reads this and never holds IR."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mlir_passes.edits.base import Edit
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """A static ranked tensor: shape and element type as MLIR spells it ("f32")."""
+
+    shape: tuple[int, ...]
+    element: str
+
+    @property
+    def bytes(self) -> int:
+        """Size in the arena; i1 takes a byte an element."""
+        bits = 64 if self.element == "index" else int(self.element.lstrip("bfisu"))
+        count = 1
+        for dim in self.shape:
+            count *= dim
+        return count * max(1, bits // 8)
+
+
+@dataclass(frozen=True)
+class SpaceOp:
+    """One op of the step. operands holds value names ("arg3", "op17#0"); slots are the operand
+    indices that may be rewired (destinations that are only written to are left out)."""
+
+    site: str
+    name: str
+    operands: tuple[str, ...]
+    slots: tuple[int, ...]
+    results: tuple[str, ...]
+    editable: bool
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A value that lives from the forward part to the backward part of the step."""
+
+    value: str
+    bytes: int
+    first_use: str
+    last_use: str
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A state leaf and the ops from which its new value alone is made (its update chain, last op last)."""
+
+    arg: str
+    name: str
+    bytes: int
+    result: int
+    update: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Space:
+    """Ops in dominance order, the type of every value, arguments, activations and parameters of a base module."""
+
+    ops: tuple[SpaceOp, ...]
+    types: dict[str, TensorType]
+    args: tuple[str, ...]
+    returns: tuple[str, ...]
+    activations: tuple[Activation, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+
+    @cached_property
+    def by_site(self) -> dict[str, SpaceOp]:
+        return {op.site: op for op in self.ops}
+
+    def after(self, edits: Iterable[Edit]) -> Space:
+        """The space with the copies that `edits` insert; an edit that points nowhere adds nothing."""
+        space = self
+        for edit in edits:
+            space = edit.extend(space)
+        return space
+
+    def insert(self, before: str, op: SpaceOp, types: dict[str, TensorType]) -> Space:
+        """This space with `op` placed just before the op at site `before`."""
+        at = next(i for i, o in enumerate(self.ops) if o.site == before)
+        return replace(self, ops=(*self.ops[:at], op, *self.ops[at:]), types={**self.types, **types})
+
+    def values_before(self, site: str) -> list[str]:
+        """Names of the tensor values that dominate the op at `site`, in order."""
+        names = [a for a in self.args if a in self.types]
+        for op in self.ops:
+            if op.site == site:
+                return names
+            names += [r for r in op.results if r in self.types]
+        raise KeyError(site)
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=1))
+
+    @staticmethod
+    def load(path: Path) -> Space:
+        data: dict[str, Any] = json.loads(path.read_text())
+
+        def tup(item: dict[str, Any]) -> dict[str, Any]:
+            return {k: tuple(v) if isinstance(v, list) else v for k, v in item.items()}
+
+        return Space(
+            ops=tuple(SpaceOp(**tup(o)) for o in data["ops"]),
+            types={k: TensorType(**tup(t)) for k, t in data["types"].items()},
+            args=tuple(data["args"]),
+            returns=tuple(data["returns"]),
+            activations=tuple(Activation(**tup(a)) for a in data["activations"]),
+            parameters=tuple(Parameter(**tup(p)) for p in data["parameters"]),
+        )
+
+
+def dangling(space: Space, edits: Sequence[Edit]) -> list[int]:
+    """Indices of the edits that point at a copy which no earlier edit makes, or at a value that does not dominate."""
+    bad: list[int] = []
+    for index, edit in enumerate(edits):
+        if not edit.applies(space):
+            bad.append(index)
+            continue
+        space = edit.extend(space)
+    return bad

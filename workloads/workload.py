@@ -1,0 +1,153 @@
+"""What a workload is: the user's functions before tracing, plain data in a folder after it.
+
+This file imports numpy only, so that the search, the evaluators and an exported
+program can read a prepared workload without JAX or PyTorch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workloads.errors import WorkloadError
+
+SPLITS = ("train", "validation", "test")
+Arrays = tuple[np.ndarray[Any, Any], ...]
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """One array argument or result: its path in the user's tree, its shape, its NumPy dtype name."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How a trained state is scored.
+
+    kind: "accuracy" (error = 1 - share of rows where argmax of `predict`'s scores is the label)
+        or "loss" (error = mean of the step's first metric over the split, the state held).
+    steps: training steps before scoring; seeds: one training a seed, the error is their mean.
+    """
+
+    kind: str = "accuracy"
+    steps: int = 300
+    seeds: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What the arguments and results of `@step` and `@predict` are, in order.
+
+    `@step(state..., batch...) -> (state..., metrics...)`;
+    `@predict(state..., inputs...) -> scores`, where `inputs` are the first leaves of a batch
+    with `eval_batch` rows. `predict_inputs` is empty where there is no `@predict`.
+    """
+
+    name: str
+    frontend: str
+    state: tuple[ArraySpec, ...]
+    batch: tuple[ArraySpec, ...]
+    metrics: tuple[ArraySpec, ...]
+    predict_inputs: tuple[ArraySpec, ...] = ()
+    quality: Quality = field(default_factory=Quality)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Signature:
+        def specs(key: str) -> tuple[ArraySpec, ...]:
+            return tuple(ArraySpec(s["name"], tuple(s["shape"]), s["dtype"]) for s in data.get(key, []))
+
+        quality = dict(data.get("quality", {}))
+        if "seeds" in quality:
+            quality["seeds"] = tuple(quality["seeds"])
+        return Signature(
+            name=data["name"],
+            frontend=data["frontend"],
+            state=specs("state"),
+            batch=specs("batch"),
+            metrics=specs("metrics"),
+            predict_inputs=specs("predict_inputs"),
+            quality=Quality(**quality),
+        )
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A step to tune, as the user writes it (about 15 lines; see `examples/`).
+
+    init: seed -> state, a tree of arrays. step: pure, static shapes, `(state, batch) -> (state, metrics)`.
+    predict: `(state, x) -> scores` of shape (rows, classes), or None with `Quality(kind="loss")`.
+    data: () -> {"train": (x, y), "validation": ..., "test": ...}, NumPy arrays with equal row counts in a split.
+    """
+
+    init: Callable[[int], Any]
+    step: Callable[[Any, Any], tuple[Any, Any]]
+    data: Callable[[], dict[str, Arrays]]
+    predict: Callable[[Any, Any], Any] | None = None
+    batch_size: int = 32
+    eval_batch: int = 500
+    quality: Quality = field(default_factory=Quality)
+    frontend: str = "jax"
+
+
+@dataclass(frozen=True)
+class PreparedWorkload:
+    """A traced workload: a folder of plain files, cached by the hash of what it was made from.
+
+    signature.json, step.mlir, predict.mlir (optional), init_<seed>.npz (leaves s0, s1, ...),
+    data.json (folder of the arrays), <split>_<leaf>.npy.
+    """
+
+    folder: Path
+    signature: Signature
+
+    @staticmethod
+    def load(folder: Path) -> PreparedWorkload:
+        path = folder / "signature.json"
+        if not path.is_file():
+            raise WorkloadError("no prepared workload here", str(folder), "Run the command that made it again")
+        return PreparedWorkload(folder, Signature.from_json(json.loads(path.read_text())))
+
+    @property
+    def step_text(self) -> str:
+        return (self.folder / "step.mlir").read_text()
+
+    @property
+    def predict_text(self) -> str | None:
+        path = self.folder / "predict.mlir"
+        return path.read_text() if path.is_file() else None
+
+    def initial_state(self, seed: int) -> list[np.ndarray[Any, Any]]:
+        """State leaves in signature order, as `init(seed)` gave them."""
+        with np.load(self.folder / f"init_{seed}.npz") as leaves:
+            return [leaves[f"s{i}"] for i in range(len(self.signature.state))]
+
+    def split(self, name: str) -> Arrays:
+        """The arrays of one split, in batch order, memory-mapped read-only."""
+        where = self.folder / json.loads((self.folder / "data.json").read_text())["folder"]
+        return tuple(
+            np.load(where / f"{name}_{i}.npy", mmap_mode="r") for i in range(len(self.signature.batch))
+        )
+
+    def batches(self, seed: int, steps: int) -> Iterator[Arrays]:
+        """`steps` training batches in an order that depends on the seed alone; epochs reshuffle, short tails drop."""
+        arrays = self.split("train")
+        rows, size = len(arrays[0]), self.signature.batch[0].shape[0]
+        rng = np.random.default_rng(seed)
+        order = np.empty(0, np.int64)
+        for _ in range(steps):
+            if len(order) < size:
+                order = rng.permutation(rows)
+            take, order = order[:size], order[size:]
+            yield tuple(a[take] for a in arrays)
