@@ -1,0 +1,73 @@
+"""The resolved configuration of a campaign: frozen, plain data, kept in its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from fitness.job import OBJECTIVES
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How the search varies and selects.
+
+    population: genomes that are kept, and that are asked for in a generation; GEVO's 256 would take minutes
+        a generation here, and 28 leaves room for a front of four objectives.
+    crossover: share of children made by crossover (GEVO's scripts for whole applications use 0.7).
+    mutation: share of those that are mutated as well; a child of one parent is always mutated.
+    max_edits: a mutation of a genome this long replaces an edit instead of adding one.
+    retries: further variations of a child that was asked for before, until it is new.
+    """
+
+    population: int = 28
+    crossover: float = 0.7
+    mutation: float = 0.5
+    max_edits: int = 64
+    retries: int = 50
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When a campaign ends: at the first limit reached; 0 is no limit. All zero: until Ctrl-C."""
+
+    seconds: float = 0.0
+    evaluations: int = 0
+    generations: int = 0
+
+    @property
+    def text(self) -> str:
+        parts = [f"{self.seconds:g} s"] if self.seconds else []
+        parts += [f"{self.evaluations} evaluations"] if self.evaluations else []
+        parts += [f"{self.generations} generations"] if self.generations else []
+        return " or ".join(parts) or "until Ctrl-C"
+
+
+@dataclass(frozen=True)
+class CampaignConfig:
+    """All that was asked for on the command line, with defaults filled in.
+
+    workload: as `search` takes it. workers do not change the front, so `resume` may set another number.
+    memory_budget: arena bytes a variant may have; 0 for no bound.
+    """
+
+    workload: str
+    objectives: tuple[str, ...] = OBJECTIVES
+    target: str = "cpu"
+    memory_budget: int = 0
+    workers: int = 1
+    seed: int = 0
+    budget: Budget = field(default_factory=Budget)
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> CampaignConfig:
+        known = dict(data)
+        known["objectives"] = tuple(known["objectives"])
+        known["budget"] = Budget(**known["budget"])
+        known["search"] = SearchConfig(**known["search"])
+        return CampaignConfig(**known)

@@ -1,0 +1,53 @@
+"""A genome as data: edits and schedule genes, one JSON text form, one key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mlir_passes.edits import Edit, edit_from_json
+
+
+@dataclass(frozen=True)
+class Genome:
+    """What is done to the base module, in order. Schedule genes are plain JSON values."""
+
+    edits: tuple[Edit, ...] = ()
+    schedule: tuple[Any, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {"edits": [e.to_json() for e in self.edits], "schedule": list(self.schedule)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Genome:
+        edits = tuple(edit_from_json(e) for e in data["edits"])
+        return Genome(edits, tuple(_frozen(g) for g in data.get("schedule", ())))
+
+    @cached_property
+    def text(self) -> str:
+        """The canonical text: equal genomes have equal texts and `parse` gives the genome back."""
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @staticmethod
+    def parse(text: str) -> Genome:
+        return Genome.from_json(json.loads(text))
+
+    @cached_property
+    def key(self) -> str:
+        """20 hex digits of the text's SHA-256: the genome's name in the store."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:20]
+
+    @property
+    def size(self) -> int:
+        return len(self.edits) + len(self.schedule)
+
+
+IDENTITY = Genome()
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(v) for v in value) if isinstance(value, list) else value

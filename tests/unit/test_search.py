@@ -1,0 +1,98 @@
+import json
+import random
+
+import pytest
+from synthetic import fake_result, make_space
+
+from fitness.job import OBJECTIVES
+from fitness.result import Outcome
+from gevo.config import SearchConfig
+from gevo.genome import IDENTITY, Genome
+from gevo.search import Search
+from mlir_passes.space import Space
+
+CONFIG = SearchConfig(population=12)
+
+
+def new_search(seed: int = 1, config: SearchConfig = CONFIG) -> Search:
+    return Search(make_space(), config, OBJECTIVES, {}, seed)
+
+
+def advance(search: Search, generations: int) -> list[Genome]:
+    asked: list[Genome] = []
+    for _ in range(generations):
+        genomes = [p.genome for p in search.ask()]
+        asked += genomes
+        search.tell([(g, fake_result(g)) for g in genomes])
+    return asked
+
+
+def test_seeds_are_the_base_and_single_edits() -> None:
+    seeds = new_search().ask()
+    assert seeds[0].genome == IDENTITY and seeds[0].parents == ()
+    assert len(seeds) == 12 and all(len(p.genome.edits) == 1 for p in seeds[1:])
+    assert all(p.parents == (IDENTITY.key,) for p in seeds[1:])
+
+
+def test_no_genome_is_asked_twice_and_parents_are_known() -> None:
+    search = new_search()
+    keys: set[str] = set()
+    for _ in range(8):
+        proposals = search.ask()
+        assert len(proposals) == 12
+        for proposal in proposals:
+            assert proposal.genome.key not in keys
+            assert set(proposal.parents) <= keys | {IDENTITY.key}
+        keys |= {p.genome.key for p in proposals}
+        search.tell([(p.genome, fake_result(p.genome)) for p in proposals])
+
+
+def test_only_valid_results_enter_the_population() -> None:
+    search = new_search()
+    asked = advance(search, 6)
+    outcomes = {fake_result(g).outcome for g in asked}
+    assert {Outcome.REJECTED, Outcome.DIVERGED} <= outcomes
+    assert len(search.population) == 12
+    assert all(fake_result(m.genome).ok for m in search.population)
+
+
+def test_same_seed_same_search_whatever_the_global_generator() -> None:
+    random.seed(1)
+    first = advance(new_search(7), 5)
+    random.seed(2)
+    assert advance(new_search(7), 5) == first
+    assert advance(new_search(8), 5) != first
+
+
+def test_restored_search_goes_on_as_the_first_would_have() -> None:
+    search = new_search()
+    asked = advance(search, 4)
+    state = json.loads(json.dumps(search.state()))
+    again = new_search(seed=12345)
+    again.restore(state, [(g, fake_result(g)) for g in asked])
+    assert advance(again, 4) == advance(search, 4)
+    assert again.state() == search.state()
+
+
+def test_restore_refuses_records_that_are_not_all_there() -> None:
+    search = new_search()
+    asked = advance(search, 2)
+    with pytest.raises(ValueError, match="expected 24 records"):
+        new_search().restore(search.state(), [(g, fake_result(g)) for g in asked[:-1]])
+
+
+def test_search_improves_on_its_seeds() -> None:
+    search = new_search()
+    asked = advance(search, 15)
+    first = min(fake_result(g).objectives["runtime_s"].value for g in asked[:12] if fake_result(g).ok)
+    assert min(m.point[0] for m in search.population) < 0.8 * first
+
+
+def test_a_space_without_choices_ends_instead_of_looping() -> None:
+    empty = Search(Space((), {}, (), ()), CONFIG, OBJECTIVES, {}, 0)
+    seeds = empty.ask()
+    empty.tell([(p.genome, fake_result(p.genome)) for p in seeds])
+    while seeds:
+        seeds = empty.ask()
+        empty.tell([(p.genome, fake_result(p.genome)) for p in seeds])
+        assert empty.generation < 50
