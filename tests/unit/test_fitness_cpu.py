@@ -12,7 +12,7 @@ from fitness.errors import FitnessError
 from fitness.loader import Loader
 from mlir_passes import llvm
 from mlir_passes.program import Buffer, KernelCall, Plan
-from tests.unit.fitness_toys import WORK, kernel, program, pull
+from fitness_toys import WORK, kernel, program, pull
 
 X = np.arange(8, dtype=np.float32)
 W = np.full(8, 2.0, np.float32)

@@ -1,0 +1,75 @@
+"""A loaded program as a function: `state, metrics = step(state, batch)` on NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fitness.cpu import Array, CpuRunner
+from fitness.errors import FitnessError
+
+Leaves = Sequence[Any] | Mapping[str, Any]
+
+
+class Step:
+    """Calls a program. The returned state is views of the arena, in the form it was given (list or dict by names).
+
+    The arena is donated: the next call overwrites the state returned before it. Passing that state back copies
+    nothing; any other array is checked and copied in. `batch_views` may be filled in place and passed, so that
+    a batch is not copied either. Metrics are copies.
+    """
+
+    def __init__(self, runner: CpuRunner, state_names: Sequence[str], batch_names: Sequence[str]) -> None:
+        self._runner = runner
+        self._state_names, self._batch_names = tuple(state_names), tuple(batch_names)
+        _check_count("state", self._state_names, runner.state)
+        _check_count("batch", self._batch_names, runner.batch)
+        self.batch_views = runner.batch
+        self.peak_bytes = runner.plan.peak_bytes
+
+    def __call__(self, state: Leaves, batch: Leaves) -> tuple[Any, list[Array]]:
+        given = _leaves("state", state, self._state_names, self._runner.state)
+        inputs = _leaves("batch", batch, self._batch_names, self._runner.batch)
+        self._fill((*self._runner.state, *self._runner.batch), (*given, *inputs))
+        self._runner.run()
+        new = list(self._runner.state)
+        metrics = [view.copy() for view in self._runner.metrics]
+        if isinstance(state, Mapping):
+            return dict(zip(self._state_names, new, strict=True)), metrics
+        return new, metrics
+
+    def _fill(self, views: Sequence[Array], leaves: Sequence[Array]) -> None:
+        """Copy in what does not stand there already; a leaf that lies elsewhere in the arena is set aside first."""
+        pairs = [(view, leaf) for view, leaf in zip(views, leaves, strict=True) if not _same(view, leaf)]
+        arena = self._runner.arena
+        pairs = [(view, leaf.copy() if np.may_share_memory(leaf, arena) else leaf) for view, leaf in pairs]
+        for view, leaf in pairs:
+            view[...] = leaf
+
+
+def _same(view: Array, leaf: Array) -> bool:
+    return view.ctypes.data == leaf.ctypes.data and view.strides == leaf.strides
+
+
+def _leaves(what: str, given: Leaves, names: Sequence[str], views: Sequence[Array]) -> list[Array]:
+    """`given` as arrays in signature order; raises FitnessError where count, name, shape or type is not as expected."""
+    if isinstance(given, Mapping):
+        odd = [n for n in names if n not in given] + [n for n in given if n not in names]
+        if odd:
+            raise FitnessError(f"{what}: names do not match at {odd[0]!r}", "step", f"Expected {', '.join(names)}")
+        given = [given[n] for n in names]
+    if len(given) != len(names):
+        raise FitnessError(f"{what}: expected {len(names)} arrays, got {len(given)}", "step", f"In order: {', '.join(names)}")
+    arrays = [np.asarray(leaf) for leaf in given]
+    for name, view, array in zip(names, views, arrays, strict=True):
+        if array.shape != view.shape or array.dtype != view.dtype:
+            expected, got = f"{view.dtype}{list(view.shape)}", f"{array.dtype}{list(array.shape)}"
+            raise FitnessError(f"{what} {name}: expected {expected}, got {got}", "step", "Convert the array first")
+    return arrays
+
+
+def _check_count(what: str, names: Sequence[str], views: Sequence[Array]) -> None:
+    if len(names) != len(views):
+        raise FitnessError(f"the signature has {len(names)} {what} leaves, the plan {len(views)}", "step")
