@@ -1,0 +1,92 @@
+"""What a base module is: one block of linalg on tensors, canonical, checked, numbered."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mlir import ir
+
+from mlir_passes.errors import UnsupportedOp
+from mlir_passes.ir_tools import body, function, new_context, operations, parse, run_passes, strip_sites, tensor_type, verify, walk
+from mlir_passes.sites import describe, number
+
+ALLOWED = ("func", "linalg", "tensor", "arith", "math", "scf")
+FOREIGN = ("jax.", "mhlo.", "tf.")
+CLEAN = "canonicalize,cse"
+CANONICAL = f"inline,symbol-dce,{CLEAN},func.func(linalg-fold-unit-extent-dims,{CLEAN})"
+
+_ADVICE = {
+    "stablehlo": "The frontend could not lower it; rewrite that part of the step with other operations",
+    "chlo": "The frontend could not lower it; rewrite that part of the step with other operations",
+    "memref": "Give the step on tensors, before bufferization",
+    "cf": "Use structured control flow (scf), or remove assertions",
+    "tm_tensor": "Decompose the operation before exporting from PyTorch",
+}
+
+
+def canonicalise(text: str, entry: str, context: ir.Context) -> ir.Module:
+    """The canonical module of a frontend's text; raises PassError, UnsupportedOp."""
+    module = parse(text, context)
+    _strip_foreign_attributes(module)
+    run_passes(module, CANONICAL, "canonicalise")
+    check(module, entry)
+    return module
+
+
+def check(module: ir.Module, entry: str) -> None:
+    """Raise UnsupportedOp for the first op outside the allowed dialects, or a tensor without static shape."""
+    func_op = function(module, entry)
+    body(func_op)
+    for op in walk(func_op):
+        dialect = op.name.split(".")[0]
+        if dialect not in ALLOWED:
+            advice = _ADVICE.get(dialect, f"Only {', '.join(ALLOWED)} are taken; lower or rewrite it first")
+            raise UnsupportedOp("check", f"unsupported op {op.name} at {op.location}", advice)
+        if op.name == "func.call":
+            raise UnsupportedOp("check", f"call that cannot be inlined at {op.location}", "Define the callee in the module")
+        for result in op.results:
+            if "tensor<" in str(result.type) and tensor_type(result.type) is None:
+                raise UnsupportedOp("check", f"{op.name} gives {result.type}", "Only static shapes are taken")
+
+
+def cleaned(module: ir.Module, entry: str) -> str:
+    """Text of the module after verification, without sites, simplified and without dead code."""
+    strip_sites(body(function(module, entry)))
+    verify(module)
+    run_passes(module, CLEAN, "cleanup")
+    return str(module)
+
+
+def fingerprint(text: str) -> str:
+    """Hash of a cleaned module: equal for variants that are the same program."""
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def write_base(step_text: str, n_state: int, state_names: Sequence[str], folder: Path) -> None:
+    """Write `base.mlir` (canonical, numbered) and `space.json` of a step; raises PassError."""
+    module = canonicalise(step_text, "step", new_context())
+    block = body(function(module, "step"))
+    number(block)
+    (folder / "base.mlir").write_text(str(module))
+    describe(block, n_state, state_names).save(folder / "space.json")
+
+
+def _strip_foreign_attributes(module: ir.Module) -> None:
+    for op in walk(module.operation):
+        for name in _attribute_names(op):
+            if name.startswith(FOREIGN):
+                del op.attributes[name]
+        if op.name == "func.func":
+            for name in ("arg_attrs", "res_attrs"):
+                if name in op.attributes:
+                    del op.attributes[name]
+
+
+def _attribute_names(op: Any) -> list[str]:
+    return [a if isinstance(a, str) else a.name for a in op.attributes]
+
+
+__all__ = ["CANONICAL", "CLEAN", "canonicalise", "check", "cleaned", "fingerprint", "operations", "write_base"]

@@ -1,0 +1,135 @@
+"""Small tools over the MLIR bindings: one context without threads (so that a process may fork), passes, lookups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mlir import ir
+from mlir.passmanager import PassManager
+
+from mlir_passes.errors import PassError
+from mlir_passes.space import TensorType
+
+SITE = "site"  # the attribute that holds an op's site, in base.mlir only
+
+
+def new_context() -> ir.Context:
+    """An MLIR context with multithreading off: a forked child of a threaded context deadlocks."""
+    context = ir.Context()
+    context.enable_multithreading(False)
+    return context
+
+
+def parse(text: str, context: ir.Context, stage: str = "parse") -> ir.Module:
+    """The module of `text`; raises PassError with MLIR's own message."""
+    try:
+        return ir.Module.parse(text, context)
+    except (ir.MLIRError, ValueError) as error:
+        raise PassError(stage, f"MLIR cannot read the module: {_first_line(error)}") from error
+
+
+def run_passes(module: ir.Module, pipeline: str, stage: str) -> None:
+    """Run a pass pipeline in place; raises PassError."""
+    try:
+        PassManager.parse(f"builtin.module({pipeline})", module.context).run(module.operation)
+    except (ir.MLIRError, ValueError, RuntimeError) as error:
+        raise PassError(stage, _first_line(error)) from error
+
+
+def verify(module: ir.Module, stage: str = "verify") -> None:
+    """Raise PassError with the verifier's message if the module is not valid."""
+    try:
+        valid = module.operation.verify()
+    except ir.MLIRError as error:
+        raise PassError(stage, _first_line(error)) from error
+    if not valid:
+        raise PassError(stage, "the verifier refuses the module")
+
+
+def function(module: ir.Module, name: str) -> Any:
+    """The func.func `name`; raises PassError listing the functions there are."""
+    found: list[str] = []
+    for op in module.body.operations:
+        if op.operation.name != "func.func":
+            continue
+        symbol = ir.StringAttr(op.operation.attributes["sym_name"]).value
+        if symbol == name:
+            return op.operation
+        found.append(symbol)
+    raise PassError("parse", f"no function @{name}; the module has {', '.join(found) or 'none'}")
+
+
+def body(func_op: Any) -> Any:
+    """The single block of a function; raises PassError where control flow made more."""
+    blocks = list(func_op.regions[0].blocks)
+    if len(blocks) != 1:
+        raise PassError("parse", f"the function has {len(blocks)} blocks, one is needed", "Use structured control flow")
+    return blocks[0]
+
+
+def operations(block: Any) -> list[Any]:
+    """The ops of a block, as plain operations."""
+    return [op.operation for op in block.operations]
+
+
+def walk(op: Any) -> Iterator[Any]:
+    """Every op under `op`, itself first."""
+    yield op
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield from walk(inner.operation)
+
+
+def is_block_argument(value: Any) -> bool:
+    return isinstance(value.owner, ir.Block)
+
+
+def producer(value: Any) -> Any | None:
+    """The op that makes `value`, None for a block argument."""
+    return None if is_block_argument(value) else value.owner.operation
+
+
+def tensor_type(value_type: Any) -> TensorType | None:
+    """The plain form of a static ranked tensor type, None for any other type."""
+    try:
+        ranked = ir.RankedTensorType(value_type)
+    except ValueError:
+        return None
+    return TensorType(tuple(ranked.shape), str(ranked.element_type)) if ranked.has_static_shape else None
+
+
+def map_values(op: Any, change: Callable[[Any], Any]) -> None:
+    """Give every operand of `op` and of the ops inside it the value that `change` returns for it."""
+    for inner in walk(op):
+        for index, value in enumerate(inner.operands):
+            new = change(value)
+            if new is not value:
+                inner.operands[index] = new
+
+
+def iterators(op: Any) -> str:
+    """Iterator types of a linalg op as a word of p and r, one letter a loop."""
+    return "".join("r" if "reduction" in str(kind) else "p" for kind in op.attributes["iterator_types"])
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[:3])[:500] if lines else type(error).__name__
+
+
+def site_of(op: Any) -> str:
+    """The site of a numbered op."""
+    return ir.StringAttr(op.attributes[SITE]).value
+
+
+def set_site(op: Any, site: str) -> None:
+    op.attributes[SITE] = ir.StringAttr.get(site, op.context)
+
+
+def strip_sites(block: Any) -> None:
+    """Remove the numbering, so that equal ops are equal again for CSE and for hashing."""
+    for op in operations(block):
+        if SITE in op.attributes:
+            del op.attributes[SITE]
