@@ -106,7 +106,8 @@ class PreparedWorkload:
     """A traced workload: a folder of plain files, cached by the hash of what it was made from.
 
     signature.json, step.mlir, predict.mlir (optional), init_<seed>.npz (leaves s0, s1, ...),
-    data.json (folder of the arrays), <split>_<leaf>.npy.
+    data.json (folder of the arrays), <split>_<leaf>.npy. The arrays hold their rows flat, so that
+    workloads which see one data set in different shapes share its file.
     """
 
     folder: Path
@@ -136,9 +137,8 @@ class PreparedWorkload:
     def split(self, name: str) -> Arrays:
         """The arrays of one split, in batch order, memory-mapped read-only."""
         where = self.folder / json.loads((self.folder / "data.json").read_text())["folder"]
-        return tuple(
-            np.load(where / f"{name}_{i}.npy", mmap_mode="r") for i in range(len(self.signature.batch))
-        )
+        stored = (np.load(where / f"{name}_{i}.npy", mmap_mode="r") for i in range(len(self.signature.batch)))
+        return tuple(a.reshape(len(a), *s.shape[1:]) for a, s in zip(stored, self.signature.batch, strict=True))
 
     def batches(self, seed: int, steps: int) -> Iterator[Arrays]:
         """`steps` training batches in an order that depends on the seed alone; epochs reshuffle, short tails drop."""

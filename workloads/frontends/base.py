@@ -1,0 +1,134 @@
+"""What a frontend is: a function from a source to a `Traced`, run in a process of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from workloads.cache import temporary_folder
+from workloads.errors import WorkloadError
+from workloads.workload import SPLITS, Arrays, ArraySpec, PreparedWorkload, Signature, Workload
+
+# name of a frontend of Python workloads -> "module:function", a function (name, Workload, path) -> Traced
+FRONTENDS = {"jax": "workloads.frontends.jax:trace"}
+DTYPES = ("float32", "int32", "bool")
+ALWAYS_SEEDS = (0, 1, 2, 3, 4)
+
+Trace: TypeAlias = Callable[[str, Workload, Path], "Traced"]
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What a frontend gives: the two functions as linalg-on-tensors text, and every array they need."""
+
+    signature: Signature
+    step: str
+    predict: str | None
+    initial: Mapping[int, Arrays]
+    splits: Mapping[str, Arrays]
+
+
+def frontend(name: str) -> Trace:
+    """The trace function of the frontend that a `Workload` names."""
+    if name not in FRONTENDS:
+        raise WorkloadError(f"unknown frontend {name!r}", "Workload.frontend", f"Known: {', '.join(FRONTENDS)}")
+    module, _, function = FRONTENDS[name].partition(":")
+    try:
+        return getattr(importlib.import_module(module), function)
+    except ModuleNotFoundError as error:
+        raise missing(error, f"frontend {name!r}") from error
+
+
+def missing(error: ModuleNotFoundError, where: str) -> WorkloadError:
+    """The error for a library that is not installed, with the extra that brings it where one does."""
+    library = (error.name or "").partition(".")[0]
+    known = library in ("jax", "jaxlib", "sklearn")
+    todo = "Run: pip install 'gevo[jax]'" if known else f"Install {library} into this environment"
+    return WorkloadError(f"{library} is not installed", where, todo)
+
+
+def save(traced: Traced, folder: Path, arrays: Path) -> PreparedWorkload:
+    """The prepared workload in `folder`; its data is kept once by content in `arrays` and linked from there."""
+    (folder / "signature.json").write_text(json.dumps(traced.signature.to_json(), indent=1))
+    (folder / "step.mlir").write_text(traced.step)
+    if traced.predict is not None:
+        (folder / "predict.mlir").write_text(traced.predict)
+    for seed, leaves in traced.initial.items():
+        np.savez(folder / f"init_{seed}.npz", **{f"s{i}": leaf for i, leaf in enumerate(leaves)})
+    for split, leaves in traced.splits.items():
+        for index, leaf in enumerate(leaves):
+            stored = _store(leaf, arrays)
+            (folder / f"{split}_{index}.npy").symlink_to(os.path.relpath(stored, folder))
+    (folder / "data.json").write_text(json.dumps({"folder": "."}))
+    return PreparedWorkload.load(folder)
+
+
+def check_splits(splits: Mapping[str, Arrays], where: str, eval_batch: int, batch: int) -> dict[str, Arrays]:
+    """The splits as contiguous arrays of our dtypes, after checking names, row counts and row shapes."""
+    if set(splits) != set(SPLITS):
+        raise WorkloadError(
+            f"data() gave the splits {sorted(splits)}", where, f"Return exactly {', '.join(SPLITS)}; none may be empty"
+        )
+    checked = {name: tuple(as_leaf(a, f"data {name}[{i}]", where) for i, a in enumerate(splits[name])) for name in SPLITS}
+    first = checked["train"]
+    for name, leaves in checked.items():
+        rows = {len(a) for a in leaves if a.ndim}
+        if len(rows) != 1 or any(a.ndim == 0 for a in leaves):
+            raise WorkloadError(f"the arrays of split {name!r} differ in rows: {sorted(rows)}", where, "Make them equal")
+        if [a.shape[1:] for a in leaves] != [a.shape[1:] for a in first] or [a.dtype for a in leaves] != [
+            a.dtype for a in first
+        ]:
+            raise WorkloadError(f"rows of split {name!r} differ in shape or dtype from train's", where, "Make them equal")
+        least, what = (batch, "batch_size") if name == "train" else (eval_batch, "eval_batch")
+        if min(rows) < least:
+            raise WorkloadError(
+                f"split {name!r} has {min(rows)} rows, fewer than {what}={least}", where, f"Lower {what} or give more rows"
+            )
+    return checked
+
+
+def as_leaf(value: Any, what: str, where: str) -> np.ndarray[Any, Any]:
+    """`value` as a NumPy array of one of our dtypes; 64-bit values are narrowed, uint32 is kept bit by bit as int32."""
+    array = np.asarray(value)
+    narrow = {"float64": np.float32, "int64": np.int32}.get(array.dtype.name)
+    if narrow is not None:
+        array = array.astype(narrow)
+    if array.dtype == np.uint32:
+        array = array.view(np.int32)
+    if array.dtype.name not in DTYPES:
+        raise WorkloadError(f"{what} has dtype {array.dtype}", where, f"Cast it to one of {', '.join(DTYPES)}")
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def spec(name: str, array: np.ndarray[Any, Any], rows: int | None = None) -> ArraySpec:
+    """The `ArraySpec` of `array`, or of `rows` of its rows."""
+    shape = array.shape if rows is None else (rows, *array.shape[1:])
+    return ArraySpec(name, tuple(shape), array.dtype.name)
+
+
+def batch_names(count: int) -> tuple[str, ...]:
+    return ("x", "y", *(f"batch{i}" for i in range(2, count)))[:count]
+
+
+def seeds(quality_seeds: tuple[int, ...]) -> list[int]:
+    return sorted({*ALWAYS_SEEDS, *quality_seeds})
+
+
+def _store(array: np.ndarray[Any, Any], arrays: Path) -> Path:
+    """The file in `arrays` that holds these rows, flat: (rows, elements of a row)."""
+    flat = array.reshape(len(array), -1) if array.ndim > 1 else array
+    digest = hashlib.sha256(f"{flat.dtype} {flat.shape}".encode() + flat.tobytes()).hexdigest()[:32]
+    path = arrays / f"{digest}.npy"
+    if not path.is_file():
+        with temporary_folder(arrays) as work:
+            np.save(work / "array.npy", flat)
+            (work / "array.npy").replace(path)
+    return path

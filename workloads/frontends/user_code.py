@@ -1,0 +1,63 @@
+"""The user's file: loaded as a module, its exceptions turned into one message that names file and line."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from workloads.errors import WorkloadError
+from workloads.frontends.base import missing
+from workloads.workload import Workload
+
+
+@contextmanager
+def user_code(path: Path, doing: str) -> Iterator[None]:
+    """Runs code of the user's: what it raises comes out as a WorkloadError at the last line inside `path`."""
+    try:
+        yield
+    except WorkloadError:
+        raise
+    except ModuleNotFoundError as error:
+        raise missing(error, str(path)) from error
+    except Exception as error:
+        line = _last_line_in(path, error)
+        first = str(error).strip().partition("\n")[0]
+        raise WorkloadError(
+            f"{type(error).__name__} while {doing}: {first}",
+            f"{path}:{line}" if line else str(path),
+            "Mend it there, and try again",
+        ) from error
+
+
+def load_workload(path: Path, name: str) -> Workload:
+    """The `Workload` named `name` in the Python file `path`."""
+    sys.path.insert(0, str(path.parent))  # as for a script: its neighbours can be imported
+    spec = importlib.util.spec_from_file_location(f"workload_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    with user_code(path, "loading the file"):
+        spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        names = [n for n, value in vars(module).items() if isinstance(value, Workload)]
+        close = names or difflib.get_close_matches(name, vars(module), n=3)
+        todo = f"There is: {', '.join(close)}" if close else "Define workload = Workload(...) there"
+        raise WorkloadError(f"no object {name!r} in this file", str(path), todo)
+    workload = getattr(module, name)
+    if not isinstance(workload, Workload):
+        raise WorkloadError(
+            f"{name!r} is a {type(workload).__name__}, not a Workload", str(path), "Make it Workload(init=..., step=...)"
+        )
+    return workload
+
+
+def _last_line_in(path: Path, error: Exception) -> int | None:
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return error.lineno
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    return lines[-1] if lines else None

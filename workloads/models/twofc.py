@@ -1,0 +1,28 @@
+"""`twofc`: the two dense layers of GEVO-ML's 2fcNet (784-128-10), SGD, on Fashion-MNIST."""
+
+import jax
+
+from workloads import Quality, Workload
+from workloads.data import fashion_mnist
+from workloads.models.layers import dense, sgd
+
+
+def init(seed):
+    k1, k2 = jax.random.split(jax.random.key(seed))
+    return {**dense(k1, 784, 128, "1"), **dense(k2, 128, 10, "2")}
+
+
+def scores(params, x):
+    hidden = jax.nn.relu(x @ params["w1"] + params["b1"])
+    return hidden @ params["w2"] + params["b2"]
+
+
+workload = Workload(
+    init=init,
+    step=sgd(scores, learning_rate=0.05),
+    predict=scores,
+    data=fashion_mnist,
+    batch_size=32,
+    eval_batch=500,
+    quality=Quality(kind="accuracy", steps=400),
+)
