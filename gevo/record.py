@@ -1,0 +1,91 @@
+"""One evaluated genome: a row of the log and of the Parquet files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fitness.job import OBJECTIVES
+from fitness.result import Measure, Outcome, Result
+from gevo.genome import Genome
+
+
+@dataclass(frozen=True)
+class Record:
+    """A genome, where it came from and what its evaluation found.
+
+    id: "r0001" and so on, in the order of asking. parents: ids. elapsed_s: seconds of search before it ended.
+    """
+
+    id: str
+    generation: int
+    genome: Genome
+    parents: tuple[str, ...]
+    elapsed_s: float
+    result: Result
+
+    @property
+    def key(self) -> str:
+        return self.genome.key
+
+    def value(self, objective: str) -> float:
+        return self.result.objectives[objective].value
+
+    def to_row(self) -> dict[str, Any]:
+        """Flat plain data; None where there is no figure. The columns of `runs/README.md`."""
+        result = self.result
+        row: dict[str, Any] = {
+            "id": self.id,
+            "generation": self.generation,
+            "key": self.key,
+            "genome": self.genome.text,
+            "parents": list(self.parents),
+            "outcome": str(result.outcome),
+            "stage": result.stage,
+            "detail": result.detail,
+            "fingerprint": result.fingerprint,
+            "answered_by": result.answered_by,
+            "elapsed_s": self.elapsed_s,
+        }
+        for name in OBJECTIVES:
+            measure = result.objectives.get(name)
+            row[name] = None if measure is None else int(measure.value) if name == "peak_bytes" else float(measure.value)
+            row[f"{name}_method"] = None if measure is None else measure.method
+            row[f"{name}_spread"] = None if measure is None else measure.spread
+        row["runtime_ratio"] = result.runtime_ratio if math.isfinite(result.runtime_ratio) else None
+        row["stage_s"] = dict(result.stage_s)
+        row["cache_hits"], row["cache_misses"] = result.cache_hits, result.cache_misses
+        return row
+
+    @staticmethod
+    def from_row(row: Mapping[str, Any]) -> Record:
+        objectives = {
+            name: Measure(row[name], row[f"{name}_method"], row[f"{name}_spread"])
+            for name in OBJECTIVES
+            if row[name] is not None
+        }
+        result = Result(
+            outcome=Outcome(row["outcome"]),
+            stage=row["stage"],
+            detail=row["detail"],
+            fingerprint=row["fingerprint"],
+            objectives=objectives,
+            runtime_ratio=math.nan if row["runtime_ratio"] is None else row["runtime_ratio"],
+            stage_s=dict(row["stage_s"]),
+            cache_hits=row["cache_hits"],
+            cache_misses=row["cache_misses"],
+            answered_by=row["answered_by"],
+        )
+        genome = Genome.parse(row["genome"])
+        return Record(row["id"], row["generation"], genome, tuple(row["parents"]), row["elapsed_s"], result)
+
+
+def record_id(number: int) -> str:
+    """The id of the `number`th genome that was asked for, from 1."""
+    return f"r{number:04d}"
+
+
+def id_number(identifier: str) -> int:
+    return int(identifier[1:])

@@ -1,0 +1,79 @@
+"""What a campaign has found so far, in figures: fed by the campaign, shown by `progress` and `status`."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gevo.config import Budget
+from gevo.record import Record
+
+
+@dataclass
+class Tally:
+    """Counts over all records, and the pace since `session_start_s`. best: objective -> (value, id)."""
+
+    objectives: Sequence[str]
+    budget: Budget
+    population: int
+    base: Record | None = None
+    records: int = 0
+    generation: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter[str])
+    best: dict[str, tuple[float, str]] = field(default_factory=dict[str, tuple[float, str]])
+    answered: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    elapsed_s: float = 0.0
+    session_start_s: float = 0.0
+    session_records: int = 0
+
+    def load(self, records: Iterable[Record]) -> None:
+        """Count what earlier sessions recorded."""
+        for record in records:
+            self.add(record)
+            self.elapsed_s = max(self.elapsed_s, record.elapsed_s)
+        self.session_start_s, self.session_records = self.elapsed_s, 0
+
+    def add(self, record: Record) -> None:
+        result = record.result
+        self.records += 1
+        self.session_records += 1
+        self.outcomes[str(result.outcome)] += 1
+        self.answered += bool(result.answered_by)
+        self.cache_hits += result.cache_hits
+        self.cache_misses += result.cache_misses
+        if self.base is None and not record.genome.size:
+            self.base = record
+        if not result.ok:
+            return
+        for name in self.objectives:
+            if name not in self.best or record.value(name) < self.best[name][0]:
+                self.best[name] = (record.value(name), record.id)
+
+    @property
+    def rate(self) -> float:
+        """Evaluations a second in this session; nan before the first."""
+        seconds = self.elapsed_s - self.session_start_s
+        return self.session_records / seconds if seconds > 0 and self.session_records else math.nan
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the budget is spent at this pace; nan if there is no bound or no pace yet."""
+        waits: list[float] = []
+        if self.budget.seconds:
+            waits.append(self.budget.seconds - self.elapsed_s)
+        if self.budget.evaluations:
+            waits.append((self.budget.evaluations - self.records) / self.rate)
+        if self.budget.generations:
+            waits.append((self.budget.generations * self.population - self.records) / self.rate)
+        known = [max(0.0, wait) for wait in waits if not math.isnan(wait)]
+        return min(known, default=math.nan)
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of kernels found in the object cache; nan if none was asked for."""
+        asked = self.cache_hits + self.cache_misses
+        return self.cache_hits / asked if asked else math.nan
