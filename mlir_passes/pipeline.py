@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from mlir_passes.canonical import check, cleaned, fingerprint
+from mlir import ir
+
+from mlir_passes.canonical import CANONICAL, check, cleaned, fingerprint
 from mlir_passes.edits.base import Edit
+from mlir_passes.graph import KernelText
 from mlir_passes.ir_tools import body, function, new_context, parse
+from mlir_passes.llvm import host
+from mlir_passes.lower_cpu import compile_kernel, kernel_key, symbol
+from mlir_passes.objects import ObjectCache
+from mlir_passes.partition import partition
+from mlir_passes.plan import make_plan, settle_state
+from mlir_passes.program import Kernel, Program
 from mlir_passes.repair import Editor
 
 STAGES = ("parse", "edit", "verify", "cleanup", "partition", "compile", "plan")
+OnStage = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -21,12 +31,78 @@ class Variant:
     fingerprint: str
 
 
-def apply_genome(base_text: str, edits: Sequence[Edit]) -> Variant:
-    """The variant of a numbered base module; raises EditDoesNotApply or PassError."""
-    module = parse(base_text, new_context())
+def parse_base(text: str) -> ir.Module:
+    """A numbered base module, ready for `edit_module`; a process that forks parses it once, before."""
+    return parse(text, new_context())
+
+
+def edit_module(module: ir.Module, edits: Sequence[Edit], on_stage: OnStage = lambda _: None) -> Variant:
+    """The variant that `edits` make of a base module, which is used up; raises EditDoesNotApply or PassError."""
+    on_stage("edit")
     editor = Editor(body(function(module, "step")))
     for edit in edits:
         edit.apply(editor)
+    on_stage("verify")
     text = cleaned(module, "step")
     check(module, "step")
     return Variant(text, fingerprint(text))
+
+
+def apply_genome(base_text: str, edits: Sequence[Edit], on_stage: OnStage = lambda _: None) -> Variant:
+    """The variant of a numbered base module given as text."""
+    on_stage("parse")
+    return edit_module(parse_base(base_text), edits, on_stage)
+
+
+def compile_program(
+    text: str, entry: str, n_state: int, n_batch: int, cache: ObjectCache, on_stage: OnStage = lambda _: None
+) -> Program:
+    """Cut, compile and plan a cleaned module. raises PassError, CompileError.
+
+    With entry "step" the leading `n_state` results are new state; with any other entry the state is
+    only read and every result is a metric.
+    """
+    on_stage("partition")
+    module = parse(text, new_context())
+    updated = n_state if entry == "step" else 0
+    settled = settle_state(partition(module, entry, updated), updated)
+    on_stage("compile")
+    keys = [kernel_key(kernel) for kernel in settled.graph.kernels]
+    made = {key: _object(kernel, key, cache) for kernel, key in zip(settled.graph.kernels, keys, strict=True)}
+    on_stage("plan")
+    workspaces = {key: found.workspace for key, found in made.items()}
+    kernels = {key: _described(kernel, key) for kernel, key in zip(settled.graph.kernels, keys, strict=True)}
+    return Program(
+        plan=make_plan(settled, keys, workspaces, n_state, n_batch),
+        kernels=kernels,
+        objects={key: found.code for key, found in made.items()},
+        target="cpu",
+        cpu=host().text,
+    )
+
+
+def recompile(program: Program) -> Program:
+    """The program with its objects made anew for this machine; raises CompileError where a kernel's workspace differs."""
+    objects = {key: compile_kernel(_as_text(kernel), key).code for key, kernel in program.kernels.items()}
+    return replace(program, objects=objects, cpu=host().text)
+
+
+def _object(kernel: KernelText, key: str, cache: ObjectCache):
+    found = cache.get(key)
+    if found is None:
+        found = compile_kernel(kernel, key)
+        cache.put(key, found)
+    return found
+
+
+def _described(kernel: KernelText, key: str) -> Kernel:
+    return Kernel(
+        key, symbol(key), kernel.kind, kernel.text, kernel.flops, kernel.bytes_read, kernel.bytes_written
+    )
+
+
+def _as_text(kernel: Kernel) -> KernelText:
+    return KernelText(kernel.kind, kernel.text, 0, 0, kernel.flops, kernel.bytes_read, kernel.bytes_written)
+
+
+__all__ = ["CANONICAL", "STAGES", "Variant", "apply_genome", "compile_program", "edit_module", "parse_base", "recompile"]

@@ -1,0 +1,52 @@
+"""The kernel graph: a straight line of kernel calls on values, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlir_passes.space import TensorType
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """One unique kernel before lowering: a memref function named by `PLACEHOLDER`, inputs first, then outputs.
+
+    inplace: pairs (input, output) of argument positions that may share storage, because every element
+    of the input is read only where the same element of the output is written.
+    """
+
+    kind: str
+    text: str
+    inputs: int
+    outputs: int
+    flops: int
+    bytes_read: int
+    bytes_written: int
+    inplace: tuple[tuple[int, int], ...] = ()
+
+
+PLACEHOLDER = "kernel_name"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One kernel call: index into `KernelGraph.kernels`, value names it reads and writes."""
+
+    kernel: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class KernelGraph:
+    """Values by name with their types, the storage each one stands in (views share it), calls in order.
+
+    args and returns are value names in signature order; every return has storage of its own, or is its own state arg.
+    """
+
+    kernels: tuple[KernelText, ...]
+    calls: tuple[Call, ...]
+    types: dict[str, TensorType]
+    storage: dict[str, str]
+    args: tuple[str, ...]
+    returns: tuple[str, ...]

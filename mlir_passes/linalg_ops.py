@@ -1,0 +1,62 @@
+"""Questions about linalg ops that partition, fusion and kernel schedules share."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mlir import ir
+
+from mlir_passes.ir_tools import iterators, operations, tensor_type, walk
+
+_FREE = ("linalg.yield", "linalg.index", "arith.constant", "tensor.extract", "arith.index_cast", "arith.bitcast")
+
+
+def indexing_map(op: Any, operand: int) -> ir.AffineMap:
+    """The affine map through which a linalg.generic reads or writes an operand."""
+    return ir.AffineMapAttr(op.attributes["indexing_maps"][operand]).value
+
+
+def is_elementwise(op: Any) -> bool:
+    """A generic over parallel loops with one result, written once in row-major order."""
+    if op.name != "linalg.generic" or "r" in iterators(op) or len(op.results) != 1:
+        return False
+    return _is_identity(indexing_map(op, len(op.operands) - 1))
+
+
+def is_contraction(op: Any) -> bool:
+    """A generic that sums products of two inputs: out += a * b, with at least one reduction."""
+    if op.name != "linalg.generic" or "r" not in iterators(op) or len(op.operands) != 3:
+        return False
+    inner = [o.name for o in operations(op.regions[0].blocks[0])]
+    return inner == ["arith.mulf", "arith.addf", "linalg.yield"]
+
+
+def identity_use(op: Any, operand: int) -> bool:
+    """Whether the generic reads `operand` at the element that it writes."""
+    return _is_identity(indexing_map(op, operand))
+
+
+def loop_sizes(op: Any) -> list[int]:
+    """Trip count of each loop of a generic, from the operands that a loop indexes alone."""
+    sizes = [1] * len(iterators(op))
+    for index, operand in enumerate(op.operands):
+        found = tensor_type(operand.type)
+        if found is None:
+            continue
+        for dim, expression in zip(found.shape, indexing_map(op, index).results, strict=True):
+            if isinstance(expression, ir.AffineDimExpr):
+                sizes[expression.position] = dim
+    return sizes
+
+
+def flops(op: Any) -> int:
+    """Arithmetic ops on elements that an op performs, from its static loop nest; 0 where it only moves data."""
+    if op.name != "linalg.generic":
+        return 0
+    body = [o for o in walk(op) if o != op and o.name not in _FREE]
+    return math.prod(loop_sizes(op)) * len(body)
+
+
+def _is_identity(found: ir.AffineMap) -> bool:
+    return found == ir.AffineMap.get_identity(found.n_dims, context=found.context)

@@ -1,0 +1,71 @@
+"""The object cache: one file a kernel, shared by all campaigns and workers of a machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlir_passes.llvm import host
+
+PIPELINE_VERSION = 1  # raise it whenever lowering changes what a kernel's text compiles to
+
+
+@dataclass(frozen=True)
+class KernelObject:
+    """Object bytes of a kernel, and the bytes of arena workspace that it wants as its last argument (0 for none)."""
+
+    code: bytes
+    workspace: int
+
+
+class ObjectCache:
+    """Objects by kernel key, in memory and (with a folder) on disk, in a subfolder that names the CPU."""
+
+    def __init__(self, folder: Path | None) -> None:
+        machine = hashlib.sha256(f"{host().text} {PIPELINE_VERSION}".encode()).hexdigest()[:12]
+        self._folder = folder / f"{host().cpu}-{machine}" if folder else None
+        if self._folder:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        self._known: dict[str, KernelObject] = {}
+        self.hits = 0
+        self.misses = 0
+
+    def get(self, key: str) -> KernelObject | None:
+        """The object of a kernel, or None; a damaged file counts as none."""
+        found = self._known.get(key) or self._read(key)
+        if found is None:
+            self.misses += 1
+            return None
+        self._known[key] = found
+        self.hits += 1
+        return found
+
+    def put(self, key: str, made: KernelObject) -> None:
+        """Keep an object; the file appears whole or not at all."""
+        self._known[key] = made
+        if self._folder is None:
+            return
+        head = json.dumps({"workspace": made.workspace, "sha": _digest(made.code)}).encode()
+        handle, temporary = tempfile.mkstemp(dir=self._folder)
+        with os.fdopen(handle, "wb") as file:
+            file.write(head + b"\n" + made.code)
+        os.replace(temporary, self._folder / f"{key}.o")
+
+    def _read(self, key: str) -> KernelObject | None:
+        path = self._folder / f"{key}.o" if self._folder else None
+        if path is None or not path.is_file():
+            return None
+        head, _, code = path.read_bytes().partition(b"\n")
+        try:
+            facts = json.loads(head)
+            return KernelObject(code, facts["workspace"]) if facts["sha"] == _digest(code) else None
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+def _digest(code: bytes) -> str:
+    return hashlib.sha256(code).hexdigest()[:16]

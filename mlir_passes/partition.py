@@ -1,0 +1,151 @@
+"""Cut a step into fused kernels: contraction + epilogue, elementwise, reduction; identical kernels once.
+
+`docs/architecture.md` says how a step is cut. The result is plain data (`graph.KernelGraph`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlir import ir
+
+from mlir_passes.fusion import copy_generic, fuse
+from mlir_passes.graph import Call, KernelGraph, KernelText
+from mlir_passes.ir_tools import body, function, is_block_argument, iterators, operations, producer, tensor_type
+from mlir_passes.linalg_ops import identity_use, is_contraction, is_elementwise
+from mlir_passes.outline import outline
+from mlir_passes.space import TensorType
+
+VIEWS = ("tensor.expand_shape", "tensor.collapse_shape")
+_REMATERIALISED = ("arith.constant", "tensor.empty", "linalg.fill")
+
+
+@dataclass
+class Group:
+    """Ops that become one kernel; `root` is the last one."""
+
+    kind: str
+    ops: list[Any] = field(default_factory=list[Any])
+
+    @property
+    def root(self) -> Any:
+        return self.ops[-1]
+
+
+def partition(module: ir.Module, entry: str, n_state: int) -> KernelGraph:
+    """The kernel graph of a cleaned module; changes the module. n_state: leading results that are new state."""
+    with ir.Location.unknown(module.context):
+        fuse(module, entry)
+        block = body(function(module, entry))
+        _give_returns_storage(block, n_state)
+        return _graph(block, _groups(operations(block)))
+
+
+def is_helper(op: Any) -> bool:
+    """Whether kernels that need the op's result compute it for themselves: constants, fills and scalars."""
+    return op.name in _REMATERIALISED or not any(tensor_type(r.type) for r in op.results)
+
+
+def storage_of(value: Any) -> Any:
+    """The value whose memory `value` is a view of."""
+    op = producer(value)
+    while op is not None and op.name in VIEWS:
+        value = op.operands[0]
+        op = producer(value)
+    return value
+
+
+def _give_returns_storage(block: Any, n_state: int) -> None:
+    """Copy a returned value that has no storage of its own: an argument, a constant, or one returned before."""
+    terminator = operations(block)[-1]
+    taken: list[Any] = []
+    arguments = list(block.arguments)
+    for index, value in enumerate(terminator.operands):
+        source = storage_of(value)
+        if index < n_state and source == arguments[index]:
+            continue
+        op = producer(source)
+        if op is None or is_helper(op) or any(source == t for t in taken):
+            value = copy_generic(value, before=terminator)
+            terminator.operands[index] = value
+            source = value
+        taken.append(source)
+
+
+def _groups(ops: Sequence[Any]) -> list[Group]:
+    """Groups in an order that respects every use."""
+    groups: list[Group] = []
+    home: dict[Any, Group] = {}
+    for op in ops[:-1]:
+        if is_helper(op) or op.name in VIEWS:
+            continue
+        group = _contraction_to_join(op, home)
+        if group is None:
+            group = Group(_kind(op))
+            groups.append(group)
+        group.ops.append(op)
+        home[op] = group
+    position = {op: i for i, op in enumerate(ops)}
+    return sorted(groups, key=lambda g: position[g.root])
+
+
+def _kind(op: Any) -> str:
+    if op.name != "linalg.generic":
+        return "scf" if op.name.startswith("scf.") else "move"
+    if is_contraction(op):
+        return "contraction"
+    return "elementwise" if "r" not in iterators(op) else "reduction"
+
+
+def _contraction_to_join(op: Any, home: dict[Any, Group]) -> Group | None:
+    """The contraction group whose last result is read by `op` alone, element by element."""
+    if not is_elementwise(op):
+        return None
+    for index, operand in enumerate(op.operands):
+        source = producer(operand)
+        group = home.get(source) if source is not None else None
+        if group is None or group.kind != "contraction" or group.root != source:
+            continue
+        if len(list(operand.uses)) == 1 and identity_use(op, index):
+            return group
+    return None
+
+
+def _graph(block: Any, groups: Iterable[Group]) -> KernelGraph:
+    names = {argument: f"arg{i}" for i, argument in enumerate(block.arguments)}
+    for op in operations(block):
+        for result in op.results:
+            names[result] = f"v{len(names)}"
+    types: dict[str, TensorType] = {}
+    storage: dict[str, str] = {}
+
+    def name(value: Any) -> str:
+        found = tensor_type(value.type)
+        assert found is not None
+        types[names[value]] = found
+        storage[names[value]] = names[storage_of(value)]
+        return names[value]
+
+    kernels: dict[str, int] = {}
+    unique: list[KernelText] = []
+    calls: list[Call] = []
+    for group in groups:
+        kernel, inputs, outputs = outline(group.kind, group.ops, is_helper)
+        if kernel.text not in kernels:
+            kernels[kernel.text] = len(unique)
+            unique.append(kernel)
+        calls.append(Call(kernels[kernel.text], tuple(map(name, inputs)), tuple(map(name, outputs))))
+    terminator = operations(block)[-1]
+    return KernelGraph(
+        kernels=tuple(unique),
+        calls=tuple(calls),
+        types=types,
+        storage=storage,
+        args=tuple(name(a) for a in block.arguments),
+        returns=tuple(name(v) for v in terminator.operands),
+    )
+
+
+__all__ = ["is_block_argument", "is_helper", "partition", "storage_of"]
