@@ -11,7 +11,7 @@ from mlir.dialects import linalg, llvm, memref
 from mlir_passes.errors import CompileError, PassError
 from mlir_passes.graph import PLACEHOLDER, KernelText
 from mlir_passes.i1_storage import store_i1_as_i8
-from mlir_passes.ir_tools import body, function, new_context, operations, parse, run_passes, walk
+from mlir_passes.ir_tools import body, function, operations, parse, run_passes, walk
 from mlir_passes.kernels import contraction
 from mlir_passes.llvm import host, object_from_ir
 from mlir_passes.objects import PIPELINE_VERSION, KernelObject
@@ -46,20 +46,20 @@ def symbol(key: str) -> str:
     return f"k_{key}"
 
 
-def compile_kernel(kernel: KernelText, key: str) -> KernelObject:
+def compile_kernel(kernel: KernelText, key: str, context: ir.Context) -> KernelObject:
     """The object of a kernel under its default schedule, by plain loops where that schedule fails; raises CompileError."""
     try:
-        return _compile(kernel, key, scheduled=True)
+        return _compile(kernel, key, context, scheduled=True)
     except PassError:
-        return _compile(kernel, key, scheduled=False)
+        return _compile(kernel, key, context, scheduled=False)
 
 
-def _compile(kernel: KernelText, key: str, scheduled: bool) -> KernelObject:
+def _compile(kernel: KernelText, key: str, context: ir.Context, scheduled: bool) -> KernelObject:
     try:
-        with new_context() as context, ir.Location.unknown():
+        with context, ir.Location.unknown():
             module = parse(kernel.text.replace(PLACEHOLDER, symbol(key)), context, "compile")
-            if scheduled and not _schedule(module, kernel.kind, symbol(key)):
-                scheduled = False
+            if scheduled:
+                _schedule(module, kernel.kind, symbol(key))
             _strip_marks(module)
             run_passes(module, _BUFFERIZE, "compile")
             workspace = _workspace(module, symbol(key))
@@ -76,16 +76,16 @@ def _compile(kernel: KernelText, key: str, scheduled: bool) -> KernelObject:
         raise CompileError("compile", f"kernel {key}: {str(error).strip()[:400]}") from error
 
 
-def _schedule(module: ir.Module, kind: str, name: str) -> bool:
-    """Apply the kernel family's transform script; False where the family has none."""
-    ops = [op for op in operations(body(function(module, name))) if op.name == "linalg.generic"]
+def _schedule(module: ir.Module, kind: str, name: str) -> None:
+    """Apply the kernel family's transform script, where the family has one."""
     if kind != "contraction":
-        return False
+        return
+    ops = [op for op in operations(body(function(module, name))) if op.name == "linalg.generic"]
     main = next(op for op in ops if MAIN in op.attributes)
     root = next(op for op in ops if ROOT in op.attributes)
     script = contraction.script(main, root, host().vector_bytes)
     if script is None:
-        return False
+        return
     module.operation.attributes["transform.with_named_sequence"] = ir.UnitAttr.get()
     holder = parse(f"module attributes {{transform.with_named_sequence}} {{\n{script}\n}}", module.context, "compile")
     module.body.append(holder.body.operations[0].operation.clone().operation)
@@ -94,7 +94,6 @@ def _schedule(module: ir.Module, kind: str, name: str) -> bool:
         if op.name == "transform.named_sequence":
             op.erase()
     del module.operation.attributes["transform.with_named_sequence"]
-    return True
 
 
 def _strip_marks(module: ir.Module) -> None:

@@ -30,10 +30,14 @@ class TensorType:
         return count * max(1, bits // 8)
 
 
+GONE = "deleted"
+
+
 @dataclass(frozen=True)
 class SpaceOp:
     """One op of the step. operands holds value names ("arg3", "op17#0"); slots are the operand
-    indices that may be rewired (destinations that are only written to are left out)."""
+    indices that may be rewired (destinations that are only written to are left out). `name` is
+    `GONE` once an edit deleted the op: its values then mean what replaced them."""
 
     site: str
     name: str
@@ -80,7 +84,7 @@ class Space:
         return {op.site: op for op in self.ops}
 
     def after(self, edits: Iterable[Edit]) -> Space:
-        """The space with the copies that `edits` insert; an edit that points nowhere adds nothing."""
+        """The space as it is once `edits` were applied, each of which applies."""
         space = self
         for edit in edits:
             space = edit.extend(space)
@@ -90,6 +94,15 @@ class Space:
         """This space with `op` placed just before the op at site `before`."""
         at = next(i for i, o in enumerate(self.ops) if o.site == before)
         return replace(self, ops=(*self.ops[:at], op, *self.ops[at:]), types={**self.types, **types})
+
+    def without(self, site: str) -> Space:
+        """This space after the op at `site` was deleted."""
+        gone = replace(self.by_site[site], name=GONE, operands=(), slots=(), editable=False)
+        return replace(self, ops=tuple(gone if o.site == site else o for o in self.ops))
+
+    def present(self, site: str) -> bool:
+        """Whether there is an op at `site`."""
+        return site in self.by_site and self.by_site[site].name != GONE
 
     def values_before(self, site: str) -> list[str]:
         """Names of the tensor values that dominate the op at `site`, in order."""

@@ -55,7 +55,7 @@ class Edit(ABC):
         """Whether every site and value named exists in `space` and dominance holds."""
 
     def extend(self, space: Space) -> Space:
-        """The space as later edits see it: with what this edit inserts."""
+        """The space as later edits see it: with what this edit inserts, without what it deletes."""
         return space
 
     @abstractmethod

@@ -39,7 +39,7 @@ class Copy(Edit):
         if not sites:
             return None
         op = rng.choice(sites)
-        at = rng.randrange(len(space.ops))
+        at = rng.choice([i for i, o in enumerate(space.ops) if o.editable and o.name != "arith.constant"] or [0])
         wanted = space.types[op.results[0]]
         targets = [
             (o.site, s) for o in space.ops[at:] for s in o.slots if space.types.get(o.operands[s]) == wanted
@@ -55,7 +55,9 @@ class Copy(Edit):
 
     def applies(self, space: Space) -> bool:
         sites = space.by_site
-        if any(s not in sites for s in (self.site, self.before, self.into)) or self.new_site in sites:
+        if not all(map(space.present, (self.site, self.before, self.into))) or self.new_site in sites:
+            return False
+        if self.into_slot not in sites[self.into].slots:
             return False
         known = set(space.values_before(self.before))
         order = {op.site: i for i, op in enumerate(space.ops)}

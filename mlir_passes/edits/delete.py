@@ -33,10 +33,13 @@ class Delete(Edit):
         return Delete(op.site, tuple(u for u in uses if u))
 
     def applies(self, space: Space) -> bool:
-        if self.site not in space.by_site:
+        if not space.present(self.site):
             return False
         known = set(space.values_before(self.site))
         return all(u.value in known for u in self.instead)
+
+    def extend(self, space: Space) -> Space:
+        return space.without(self.site)
 
     def apply(self, editor: Editor) -> None:
         op = editor.op(self.site)
