@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def temporary_folder(parent: Path) -> Iterator[Path]:
+def temporary_folder(parent: Path) -> Generator[Path]:
     """A new folder in `parent`, removed at the end unless it was renamed away."""
     try:
         parent.mkdir(parents=True, exist_ok=True)

@@ -74,9 +74,7 @@ def fashion_mnist_folder() -> Path:
     for folder in (*named, SYSTEM_FOLDER, _unpacked()):
         if all((folder / name).is_file() for name in FILES):
             return folder
-    raise WorkloadError(
-        "Fashion-MNIST is not on this machine", "fashion_mnist", f"Run `make data` (or {_by_hand()})"
-    )
+    raise WorkloadError("Fashion-MNIST is not on this machine", "fashion_mnist", f"Run `make data` (or {_by_hand()})")
 
 
 def fetch() -> Path:

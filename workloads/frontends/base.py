@@ -62,7 +62,8 @@ def save(traced: Traced, folder: Path, arrays: Path) -> PreparedWorkload:
     if traced.predict is not None:
         (folder / "predict.mlir").write_text(traced.predict)
     for seed, leaves in traced.initial.items():
-        np.savez(folder / f"init_{seed}.npz", **{f"s{i}": leaf for i, leaf in enumerate(leaves)})
+        named: dict[str, Any] = {f"s{i}": leaf for i, leaf in enumerate(leaves)}
+        np.savez(folder / f"init_{seed}.npz", **named)
     for split, leaves in traced.splits.items():
         for index, leaf in enumerate(leaves):
             stored = _store(leaf, arrays)
@@ -73,25 +74,23 @@ def save(traced: Traced, folder: Path, arrays: Path) -> PreparedWorkload:
 
 def check_splits(splits: Mapping[str, Arrays], where: str, eval_batch: int, batch: int) -> dict[str, Arrays]:
     """The splits as contiguous arrays of our dtypes, after checking names, row counts and row shapes."""
+
+    def fail(what: str, todo: str) -> WorkloadError:
+        return WorkloadError(what, where, todo)
+
     if set(splits) != set(SPLITS):
-        raise WorkloadError(
-            f"data() gave the splits {sorted(splits)}", where, f"Return exactly {', '.join(SPLITS)}; none may be empty"
-        )
-    checked = {name: tuple(as_leaf(a, f"data {name}[{i}]", where) for i, a in enumerate(splits[name])) for name in SPLITS}
-    first = checked["train"]
+        raise fail(f"data() gave the splits {sorted(splits)}", f"Return exactly {', '.join(SPLITS)}")
+    checked = {n: tuple(as_leaf(a, f"data {n}[{i}]", where) for i, a in enumerate(splits[n])) for n in SPLITS}
+    form = [(a.shape[1:], a.dtype) for a in checked["train"]]
     for name, leaves in checked.items():
-        rows = {len(a) for a in leaves if a.ndim}
-        if len(rows) != 1 or any(a.ndim == 0 for a in leaves):
-            raise WorkloadError(f"the arrays of split {name!r} differ in rows: {sorted(rows)}", where, "Make them equal")
-        if [a.shape[1:] for a in leaves] != [a.shape[1:] for a in first] or [a.dtype for a in leaves] != [
-            a.dtype for a in first
-        ]:
-            raise WorkloadError(f"rows of split {name!r} differ in shape or dtype from train's", where, "Make them equal")
+        rows = sorted({len(a) if a.ndim else 0 for a in leaves})
+        if len(rows) != 1:
+            raise fail(f"the arrays of split {name!r} differ in rows: {rows}", "Give each array one row an example")
+        if [(a.shape[1:], a.dtype) for a in leaves] != form:
+            raise fail(f"rows of split {name!r} differ from train's in shape or dtype", "Make them alike")
         least, what = (batch, "batch_size") if name == "train" else (eval_batch, "eval_batch")
-        if min(rows) < least:
-            raise WorkloadError(
-                f"split {name!r} has {min(rows)} rows, fewer than {what}={least}", where, f"Lower {what} or give more rows"
-            )
+        if rows[0] < least:
+            raise fail(f"split {name!r} has {rows[0]} rows, fewer than {what}={least}", f"Lower {what}")
     return checked
 
 

@@ -14,7 +14,7 @@ from workloads.errors import WorkloadError
 from workloads.frontends.base import Traced, as_leaf, batch_names, check_splits, seeds, spec
 from workloads.frontends.stablehlo import legalise
 from workloads.frontends.user_code import user_code
-from workloads.workload import ArraySpec, Arrays, Signature, Workload
+from workloads.workload import Arrays, ArraySpec, Signature, Workload
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,7 @@ def trace(name: str, workload: Workload, path: Path) -> Traced:
         name=name,
         frontend="jax",
         state=tuple(spec(n, a) for n, a in zip(first.names, leaves[min(leaves)], strict=True)),
-        batch=tuple(
-            spec(n, a, workload.batch_size) for n, a in zip(data_names, splits["train"], strict=True)
-        ),
+        batch=tuple(spec(n, a, workload.batch_size) for n, a in zip(data_names, splits["train"], strict=True)),
         metrics=metrics,
         predict_inputs=inputs,
         quality=workload.quality,
@@ -66,7 +64,7 @@ def _state(workload: Workload, path: Path, seed: int) -> Tree:
         state = workload.init(seed)
     tree = Tree.of(state, "state")
     for name, leaf in zip(tree.names, tree.leaves, strict=True):
-        if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             raise WorkloadError(
                 f"state leaf {name} is a typed random key, which is no array",
                 str(path),
@@ -106,14 +104,15 @@ def _step(
             str(path),
             "Return the loss as the first metric in the order of its names",
         )
-    return _lower(flat, [*state, *batch], "step", path), specs
+    return lower(flat, [*state, *batch], "step", path), specs
 
 
 def _check_same_state(old: Tree, new: Tree, where: str) -> None:
     if old.structure != new.structure:
         lost, added = set(old.names) - set(new.names), set(new.names) - set(old.names)
-        differ = f"lost {sorted(lost)}, added {sorted(added)}" if lost or added else f"{old.structure} -> {new.structure}"
-        raise WorkloadError(f"step changes the tree of the state: {differ}", where, "Return the same tree as init")
+        names = f"lost {sorted(lost)}, added {sorted(added)}"
+        differ = names if lost or added else f"{old.structure} -> {new.structure}"
+        raise WorkloadError(f"step changes the tree of the state ({differ})", where, "Return the same tree as init")
     for name, before, after in zip(old.names, old.leaves, new.leaves, strict=True):
         if (before.shape, before.dtype) != (after.shape, after.dtype):
             raise WorkloadError(
@@ -138,7 +137,7 @@ def _predict(
         )
     if workload.predict is None:
         if workload.quality.kind == "accuracy":
-            raise WorkloadError("accuracy needs predict", str(path), "Give Workload(predict=...) or Quality(kind='loss')")
+            raise WorkloadError("accuracy needs predict", str(path), "Give predict=..., or Quality(kind='loss')")
         return None, ()
     predict, x = workload.predict, splits["train"][0]
     rows = workload.eval_batch
@@ -154,10 +153,10 @@ def _predict(
         raise WorkloadError(
             f"predict gave shape {shape} for {rows} rows", str(path), "Return one array of scores, (rows, classes)"
         )
-    return _lower(flat, arguments, "predict", path), (spec(batch_names(1)[0], x, rows),)
+    return lower(flat, arguments, "predict", path), (spec(batch_names(1)[0], x, rows),)
 
 
-def _lower(function: Callable[..., Any], arguments: list[Any], name: str, path: Path) -> str:
+def lower(function: Callable[..., Any], arguments: list[Any], name: str, path: Path) -> str:
     with user_code(path, f"tracing {name}"):
         traced = jax.jit(function, keep_unused=True).trace(*arguments)
     # the TPU rule of the random generator is unrolled; the CPU rule is a loop, which hides ops from the search

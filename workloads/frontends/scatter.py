@@ -86,9 +86,7 @@ def _reduction(s: Scatter) -> str:
     reduced = [u for u, i in number.items() if i not in s.indices_batching]
     at = {u: f"d{rank + k}" for k, u in enumerate(reduced)}
     at |= {
-        u: f"d{s.operand_batching[s.indices_batching.index(i)]}"
-        for u, i in number.items()
-        if i in s.indices_batching
+        u: f"d{s.operand_batching[s.indices_batching.index(i)]}" for u, i in number.items() if i in s.indices_batching
     }
     at |= {w: f"d{o}" for w, o in zip(s.window, s.operand_window_dims, strict=True)}
     of_index = {i: at[u] for u, i in number.items()} | {s.vector: "0"}

@@ -56,7 +56,7 @@ def _check_supported(module: Any, path: Path) -> None:
         dialect, _, short = op.name.partition(".")
         if op.name == "builtin.module" or dialect in DIALECTS:
             continue
-        target = op.attributes["call_target_name"] if "call_target_name" in op.attributes else None
+        target = op.attributes.get("call_target_name")
         line = re.search(re.escape(f'"{path}":') + r"(\d+)", str(op.location))
         raise WorkloadError(
             f"unsupported op {op.name}" + (f" {target}" if target else ""),

@@ -166,7 +166,7 @@ def describe_scatter(op: Any, name: str, where: str) -> str:
             combine=_combine(op, where),
             window=tuple(numbers.update_window_dims),
             inserted=tuple(numbers.inserted_window_dims),
-            operand_batching=tuple(numbers.operand_batching_dims),
+            operand_batching=tuple(numbers.input_batching_dims),
             indices_batching=tuple(numbers.scatter_indices_batching_dims),
             scattered=tuple(numbers.scattered_dims_to_operand_dims),
             vector=numbers.index_vector_dim,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 from workloads.errors import WorkloadError
 from workloads.frontends.base import missing
@@ -16,7 +16,7 @@ from workloads.workload import Workload
 
 
 @contextmanager
-def user_code(path: Path, doing: str) -> Iterator[None]:
+def user_code(path: Path, doing: str) -> Generator[None]:
     """Runs code of the user's: what it raises comes out as a WorkloadError at the last line inside `path`."""
     try:
         yield
@@ -34,25 +34,29 @@ def user_code(path: Path, doing: str) -> Iterator[None]:
         ) from error
 
 
-def load_workload(path: Path, name: str) -> Workload:
-    """The `Workload` named `name` in the Python file `path`."""
-    sys.path.insert(0, str(path.parent))  # as for a script: its neighbours can be imported
+def load_module(path: Path) -> ModuleType:
+    """The Python file `path` as a module; as for a script, its neighbours can be imported."""
+    sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(f"workload_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     with user_code(path, "loading the file"):
         spec.loader.exec_module(module)
-    if not hasattr(module, name):
-        names = [n for n, value in vars(module).items() if isinstance(value, Workload)]
-        close = names or difflib.get_close_matches(name, vars(module), n=3)
-        todo = f"There is: {', '.join(close)}" if close else "Define workload = Workload(...) there"
+    return module
+
+
+def load_workload(path: Path, name: str) -> Workload:
+    """The `Workload` named `name` in the Python file `path`."""
+    found = vars(load_module(path))
+    if name not in found:
+        names = [n for n, value in found.items() if isinstance(value, Workload)]
+        todo = f"There is: {', '.join(names)}" if names else "Write workload = Workload(init=..., step=...) there"
         raise WorkloadError(f"no object {name!r} in this file", str(path), todo)
-    workload = getattr(module, name)
+    workload = found[name]
     if not isinstance(workload, Workload):
-        raise WorkloadError(
-            f"{name!r} is a {type(workload).__name__}, not a Workload", str(path), "Make it Workload(init=..., step=...)"
-        )
+        kind = type(workload).__name__
+        raise WorkloadError(f"{name!r} is a {kind}, not a Workload", str(path), "Write Workload(init=..., step=...)")
     return workload
 
 

@@ -1,0 +1,27 @@
+"""Your own model in about 15 lines; run it with: gevo search examples/my_model.py:workload"""
+
+import jax
+import jax.numpy as jnp
+
+from workloads import Quality, Workload
+from workloads.data import digits
+
+
+def init(seed):
+    w = jax.random.normal(jax.random.key(seed), (64, 10)) / 8
+    return {"w": w, "b": jnp.zeros(10)}
+
+
+def predict(state, x):
+    return x @ state["w"] + state["b"]
+
+
+def step(state, batch):
+    x, y = batch
+    loss, grads = jax.value_and_grad(lambda s: -jnp.mean(jax.nn.log_softmax(predict(s, x))[jnp.arange(32), y]))(state)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, state, grads), {"loss": loss}
+
+
+workload = Workload(
+    init=init, step=step, predict=predict, data=digits, batch_size=32, eval_batch=360, quality=Quality(steps=300)
+)

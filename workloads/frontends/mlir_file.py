@@ -1,0 +1,117 @@
+"""A step that is MLIR already: `file.mlir` with `@step` (and `@predict`), and `file.json` that says what it is.
+
+The JSON file is a `Signature` with two entries more, both relative to its own folder:
+"data": "file.py:function" or "module:function" that returns the splits, or a folder of <split>.npz
+with the arrays x, y, ...; "initial": a folder of init_<seed>.npz with the leaves s0, s1, ...
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workloads.errors import WorkloadError
+from workloads.frontends.base import Traced, batch_names, check_splits
+from workloads.frontends.user_code import load_module, user_code
+from workloads.workload import SPLITS, Arrays, ArraySpec, Signature
+
+ELEMENTS = {"float32": "f32", "int32": "i32", "bool": "i1"}
+
+
+def trace_file(name: str, path: Path) -> Traced:
+    """The workload in `path`, after checking its functions and arrays against the signature file beside it."""
+    beside = path.with_suffix(".json")
+    described = _read_json(beside)
+    try:
+        signature = Signature.from_json({**described, "name": name, "frontend": "mlir"})
+    except (KeyError, TypeError) as error:
+        raise WorkloadError(
+            f"not a signature: {error}", str(beside), "It needs state, batch, metrics, predict_inputs and quality"
+        ) from error
+    text = path.read_text()
+    state, metrics = [*signature.state], [*signature.metrics]
+    _check_function(text, path, "step", [*state, *signature.batch], [*state, *metrics])
+    predict = None
+    if signature.predict_inputs:
+        _check_function(text, path, "predict", [*state, *signature.predict_inputs], None)
+        predict = text
+    elif signature.quality.kind == "accuracy":
+        raise WorkloadError("accuracy needs predict_inputs", str(beside), 'Add them, or use "kind": "loss"')
+    rows = signature.predict_inputs[0].shape[0] if signature.predict_inputs else 1
+    splits = check_splits(_data(described, beside), str(beside), rows, signature.batch[0].shape[0])
+    for spec, array in zip(signature.batch, splits["train"], strict=True):
+        if (spec.shape[1:], spec.dtype) != (array.shape[1:], array.dtype.name):
+            raise WorkloadError(
+                f"data {spec.name} has rows {array.dtype}{list(array.shape[1:])}", str(beside), f"Expected {spec}"
+            )
+    return Traced(signature, text, predict, _initial(described, beside, signature), splits)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise WorkloadError("the signature file is missing", str(path), "Write it beside the .mlir file")
+    try:
+        return json.loads(path.read_text())
+    except json.JSONDecodeError as error:
+        raise WorkloadError(f"not JSON: {error}", str(path), "Mend it there") from error
+
+
+def _check_function(text: str, path: Path, name: str, inputs: list[ArraySpec], results: list[ArraySpec] | None) -> None:
+    """Raises unless `@name` takes exactly `inputs` and, if given, returns `results`."""
+    head = re.search(rf"func\.func\s+(?:public\s+)?@{name}\s*\((.*?)\)\s*->\s*(\([^)]*\)|tensor<[^>]*>)", text, re.S)
+    if head is None:
+        raise WorkloadError(f"no public function @{name} with results", str(path), f"Define func.func @{name}(...)")
+    for what, specs, part in (("arguments", inputs, head.group(1)), ("results", results, head.group(2))):
+        given = re.findall(r"tensor<([^>]*)>", part)
+        expected = [_type(spec) for spec in specs] if specs is not None else given
+        if given != expected:
+            raise WorkloadError(
+                f"@{name} has {what} {given}", str(path), f"The signature asks for {expected}; make one like the other"
+            )
+
+
+def _type(spec: ArraySpec) -> str:
+    return "x".join([*map(str, spec.shape), ELEMENTS.get(spec.dtype, spec.dtype)])
+
+
+def _data(described: dict[str, Any], beside: Path) -> dict[str, Arrays]:
+    given = str(described.get("data", ""))
+    if not given:
+        raise WorkloadError('"data" is missing', str(beside), 'Name "file.py:function" or a folder of .npz files')
+    file, _, function = given.rpartition(":")
+    if not function or not file:
+        names = batch_names(len(described["batch"]))
+        return {split: _npz(beside.parent / given / f"{split}.npz", names) for split in SPLITS}
+    source = beside.parent / file if file.endswith(".py") else beside
+    with user_code(source, f"calling {given}"):
+        module = load_module(source) if file.endswith(".py") else importlib.import_module(file)
+        return getattr(module, function)()
+
+
+def _initial(described: dict[str, Any], beside: Path, signature: Signature) -> dict[int, Arrays]:
+    folder = beside.parent / str(described.get("initial", "."))
+    names = tuple(f"s{i}" for i in range(len(signature.state)))
+    found = {int(p.stem.removeprefix("init_")): _npz(p, names) for p in sorted(folder.glob("init_*.npz"))}
+    lacking = [seed for seed in signature.quality.seeds if seed not in found]
+    if lacking:
+        raise WorkloadError(f"no initial state for seeds {lacking}", str(folder), "Save init_<seed>.npz with s0, ...")
+    for seed, leaves in found.items():
+        for spec, leaf in zip(signature.state, leaves, strict=True):
+            if (spec.shape, spec.dtype) != (leaf.shape, leaf.dtype.name):
+                raise WorkloadError(
+                    f"init_{seed}: {spec.name} is {leaf.dtype}{list(leaf.shape)}", str(folder), f"Expected {spec}"
+                )
+    return found
+
+
+def _npz(path: Path, names: tuple[str, ...]) -> Arrays:
+    try:
+        with np.load(path) as arrays:
+            return tuple(arrays[name] for name in names)
+    except (OSError, KeyError, ValueError) as error:
+        raise WorkloadError(str(error), str(path), f"Expected a file with the arrays {', '.join(names)}") from error
