@@ -109,7 +109,7 @@ class CpuRunner:
         return b"".join(view.tobytes() for view in (*self.state, *self.metrics))
 
     def high_water(self, state: Sequence[Array], batch: Sequence[Array]) -> int:
-        """Bytes of the arena that one step touches, measured: the last byte written in either of two poisoned runs, plus 1.
+        """Bytes of the arena that one step touches, measured: the last byte that two poisoned runs wrote, plus 1.
 
         Independent of `peak_bytes`. A byte counts as untouched only if it kept its poison in both runs.
         Raises FitnessError if the results depend on the poison: then the step reads what nobody wrote.
@@ -125,7 +125,7 @@ class CpuRunner:
             results.append(self.outputs())
         if results[0] != results[1]:
             raise FitnessError("the step reads arena bytes that nothing wrote", "high water")
-        return int(touched.nonzero()[0][-1]) + 1 if touched.any() else 0
+        return len(touched) - int(touched[::-1].argmax()) if touched.any() else 0
 
 
 def _check_plan(plan: Plan) -> None:

@@ -1,8 +1,8 @@
-"""The exceptions of this package: what is wrong, where, and what to do. A failed candidate is not one: it is a Result."""
+"""The exceptions of this package: what is wrong, where, what to do. A failed candidate is not one: it is a Result."""
 
 
 class FitnessError(Exception):
-    """Something that stops a campaign or a load: the base does not run, a program folder is damaged, a profile is unknown."""
+    """What stops a campaign or a load: the base does not run, a program folder is damaged, a profile is unknown."""
 
     def __init__(self, what: str, where: str = "", todo: str = "") -> None:
         super().__init__(what + (f" ({where})" if where else "") + (f". {todo}" if todo else ""))

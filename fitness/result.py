@@ -31,11 +31,20 @@ class Measure:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """Why a stage ends an evaluation: becomes the Result's outcome and detail."""
+
+    outcome: Outcome
+    detail: str
+
+
+@dataclass(frozen=True)
 class Result:
     """One evaluated genome. `objectives` is empty unless the outcome is ok.
 
     fingerprint: hash of the variant's canonical text after DCE, "" if it never got so far.
     runtime_ratio: the variant's time over the base's, interleaved in one process; nan if not timed.
+    measured_s: the variant's own seconds a step in that process; `runtime_s` is the ratio times the base's seconds.
     stage_s: wall seconds by stage. cache_hits, cache_misses: kernels found in / added to the object cache.
     answered_by: "" if evaluated, else "fingerprint" (a variant with the same fingerprint answered).
     """
@@ -46,6 +55,7 @@ class Result:
     fingerprint: str = ""
     objectives: Mapping[str, Measure] = field(default_factory=dict[str, Measure])
     runtime_ratio: float = float("nan")
+    measured_s: float = float("nan")
     stage_s: Mapping[str, float] = field(default_factory=dict[str, float])
     cache_hits: int = 0
     cache_misses: int = 0

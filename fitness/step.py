@@ -61,7 +61,8 @@ def _leaves(what: str, given: Leaves, names: Sequence[str], views: Sequence[Arra
             raise FitnessError(f"{what}: names do not match at {odd[0]!r}", "step", f"Expected {', '.join(names)}")
         given = [given[n] for n in names]
     if len(given) != len(names):
-        raise FitnessError(f"{what}: expected {len(names)} arrays, got {len(given)}", "step", f"In order: {', '.join(names)}")
+        order = f"In order: {', '.join(names)}"
+        raise FitnessError(f"{what}: expected {len(names)} arrays, got {len(given)}", "step", order)
     arrays = [np.asarray(leaf) for leaf in given]
     for name, view, array in zip(names, views, arrays, strict=True):
         if array.shape != view.shape or array.dtype != view.dtype:

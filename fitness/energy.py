@@ -1,0 +1,43 @@
+"""Energy of a program by an open linear model: no noise, the same figure on every machine."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from fitness.profile import Profile
+from fitness.result import Measure
+from mlir_passes.program import Program
+
+RAPL = Path("/sys/class/powercap")
+
+
+def energy(program: Program, profile: Profile) -> Measure:
+    """Joules of one step: the calls' arithmetic and traffic, and static power over the modelled time."""
+    level = profile.level(program.plan.peak_bytes)
+    kernels = [program.kernels[call.kernel] for call in program.plan.calls]
+    moved = [k.bytes_read + k.bytes_written for k in kernels]
+    dynamic = [k.flops * profile.flop.value + b * level.energy.value for k, b in zip(kernels, moved, strict=True)]
+    static = profile.static.value * modelled_s(program, profile)
+    return Measure(math.fsum((*dynamic, static)), f"model:{profile.name}")
+
+
+def modelled_s(program: Program, profile: Profile) -> float:
+    """Seconds of one step by the roofline: each call is bound by arithmetic or by its memory level."""
+    level = profile.level(program.plan.peak_bytes)
+    kernels = [program.kernels[call.kernel] for call in program.plan.calls]
+    return math.fsum(
+        max(k.flops / profile.peak.value, (k.bytes_read + k.bytes_written) / level.bandwidth.value) for k in kernels
+    )
+
+
+def rapl_domains(root: Path = RAPL) -> list[str]:
+    """Names of the RAPL domains that can be read here: what `gevo doctor` reports. Never mixed with the model."""
+    names: list[str] = []
+    for folder in sorted(root.glob("intel-rapl*")):
+        try:
+            int((folder / "energy_uj").read_text())
+            names.append((folder / "name").read_text().strip())
+        except (OSError, ValueError):
+            continue
+    return names

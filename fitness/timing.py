@@ -1,0 +1,156 @@
+"""Time of a variant as a ratio to the base: interleaved windows in one process, checked results, physical values."""
+
+from __future__ import annotations
+
+import ctypes as c
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fitness.cpu import Array, CpuRunner
+from fitness.job import Timing
+from fitness.loader import Loader
+from fitness.result import Failure, Outcome
+from mlir_passes import llvm
+
+MARGIN = 2.0  # over the measured f32 peak: bf16 dot instructions do twice as much, and clocks boost
+_POISON = 0xFF  # a NaN in every float type
+_MAX_CALLS = 1000
+_ROOFLINE_LOOPS = 20_000
+_LANES = 12  # independent multiply-adds in flight: latency 4 x 2 units, and some room
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds of one step, minimum over windows; ratio of the two minima; interquartile range of the paired ratios."""
+
+    runtime_s: float
+    base_s: float
+    ratio: float
+    spread: float
+
+
+class Subject:
+    """A runner with what it is timed on: a snapshot of its state and batches that rotate, one a call."""
+
+    def __init__(self, runner: CpuRunner, state: Sequence[Array], batches: Sequence[Sequence[Array]]) -> None:
+        self.runner, self._state, self._batches = runner, state, batches
+        self._expected: dict[int, bytes] = {}
+
+    def window(self, calls: int) -> float:
+        """Seconds a step over `calls` steps from the snapshot; restoring and feeding batches are not timed."""
+        self._reset()
+        total = 0
+        for call in range(calls):
+            self.runner.write_batch(self._batches[call % len(self._batches)])
+            start = time.perf_counter_ns()
+            self.runner.run()
+            total += time.perf_counter_ns() - start
+        return total / calls * 1e-9
+
+    def right(self, calls: int) -> bool:
+        """Whether the last window of `calls` steps left what an untimed run of them leaves, bit for bit."""
+        left = self.runner.outputs()
+        if calls not in self._expected:
+            self._reset()
+            for call in range(calls):
+                self.runner.write_batch(self._batches[call % len(self._batches)])
+                self.runner.run()
+            self._expected[calls] = self.runner.outputs()
+        return left == self._expected[calls]
+
+    def _reset(self) -> None:
+        for view in self.runner.metrics:
+            view.reshape(-1).view(np.uint8).fill(_POISON)
+        self.runner.write_state(self._state)
+
+
+def compare(variant: Subject, base: Subject, timing: Timing) -> Timed | Failure:
+    """Time `variant` against `base`, window by window in turn."""
+    calls = [_calls(subject, timing.window_s) for subject in (variant, base)]
+    mine: list[float] = []
+    bases: list[float] = []
+    for _ in range(timing.rounds):
+        mine.append(variant.window(calls[0]))
+        if not variant.right(calls[0]):
+            return Failure(Outcome.WRONG, "the outputs of a timed run differ from those of an untimed one")
+        bases.append(base.window(calls[1]))
+    return summary(mine, bases)
+
+
+def summary(variant_s: Sequence[float], base_s: Sequence[float]) -> Timed | Failure:
+    """The figures of paired windows; a time that no clock should give is a Failure."""
+    odd = [t for t in (*variant_s, *base_s) if not (math.isfinite(t) and t > 0)]
+    if odd:
+        return Failure(Outcome.WRONG, f"a window took {odd[0]} s a step")
+    pairs = np.array(variant_s) / np.array(base_s)
+    low, high = np.percentile(pairs, [25, 75])
+    return Timed(min(variant_s), min(base_s), min(variant_s) / min(base_s), float(high - low))
+
+
+def noise_floor(first: Subject, second: Subject, timing: Timing) -> float:
+    """How far base against base comes out from a ratio of 1, or its spread if that is more."""
+    timed = compare(first, second, timing)
+    if isinstance(timed, Failure):
+        return math.inf
+    return max(abs(timed.ratio - 1.0), timed.spread)
+
+
+def above_roofline(flops: int, runtime_s: float, peak_flops: float) -> Failure | None:
+    """A Failure if a step of `flops` in `runtime_s` is faster than this CPU can be."""
+    if flops <= MARGIN * peak_flops * runtime_s:
+        return None
+    rates = f"{flops / runtime_s / 1e9:.1f} GF/s, this CPU does {peak_flops / 1e9:.1f}"
+    return Failure(Outcome.WRONG, f"the time is not physical: {rates}")
+
+
+def _calls(subject: Subject, window_s: float) -> int:
+    """Steps that fill a window, from the faster of two single ones."""
+    step_s = min(subject.window(1) for _ in range(2))
+    return min(_MAX_CALLS, max(1, round(window_s / max(step_s, 1e-9))))
+
+
+def peak_flops() -> float:
+    """f32 flop/s of one core, measured: a loop of independent multiply-adds in registers."""
+    lanes = llvm.host().vector_bytes // 4
+    loader = Loader()
+    loader.add(llvm.object_from_ir(_fma_loop(lanes)), "roofline")
+    run = c.CFUNCTYPE(c.c_float, c.c_int64, c.c_float)(loader.address("fma"))
+    best = math.inf
+    for _ in range(5):
+        start = time.perf_counter_ns()
+        run(_ROOFLINE_LOOPS, 0.5)
+        best = min(best, (time.perf_counter_ns() - start) * 1e-9)
+    return 2 * lanes * _LANES * _ROOFLINE_LOOPS / best
+
+
+def _fma_loop(lanes: int) -> str:
+    vector = f"<{lanes} x float>"
+    phis = "\n".join(f"  %a{k} = phi {vector} [%v, %entry], [%b{k}, %loop]" for k in range(_LANES))
+    name = f"@llvm.fma.v{lanes}f32"
+    fmas = "\n".join(f"  %b{k} = call {vector} {name}({vector} %a{k}, {vector} %v, {vector} %v)" for k in range(_LANES))
+    sums = [f"  %s0 = fadd {vector} %b0, %v"]
+    sums += [f"  %s{k} = fadd {vector} %s{k - 1}, %b{k}" for k in range(1, _LANES)]
+    return f"""
+declare {vector} {name}({vector}, {vector}, {vector})
+define float @fma(i64 %n, float %x) {{
+entry:
+  %v0 = insertelement {vector} poison, float %x, i32 0
+  %v = shufflevector {vector} %v0, {vector} poison, <{lanes} x i32> zeroinitializer
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%j, %loop]
+{phis}
+{fmas}
+  %j = add i64 %i, 1
+  %done = icmp eq i64 %j, %n
+  br i1 %done, label %exit, label %loop
+exit:
+{chr(10).join(sums)}
+  %r = extractelement {vector} %s{_LANES - 1}, i32 0
+  ret float %r
+}}
+"""
