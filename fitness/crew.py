@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from fitness.errors import FitnessError
 from fitness.handle import Handle
 from fitness.job import Context
 
 _TICK_S = 0.5
+_STARTS = 2  # per worker, with none in between that came up
 
 
 class Crew:
@@ -20,6 +22,7 @@ class Crew:
         self._context, self._evaluator, self._count = context, evaluator, count
         self._handles: list[Handle] = []
         self._selector = selectors.DefaultSelector()
+        self._failed_starts = 0
 
     @property
     def idle(self) -> list[Handle]:
@@ -42,12 +45,15 @@ class Crew:
             yield handle, None
 
     def replace(self, handle: Handle) -> None:
-        """Kill a worker and start another in its place."""
-        self.dismiss(handle)
+        """Kill a worker and start another in its place; raises FitnessError where workers do not start at all."""
+        self._failed_starts = 0 if handle.ready else self._failed_starts + 1
+        found = self.dismiss(handle)
+        if self._failed_starts >= _STARTS * self._count:
+            raise FitnessError(f"workers do not start: {found}", "worker", "See `gevo doctor`")
         self._add()
 
     def dismiss(self, handle: Handle) -> str:
-        """Kill a worker; returns the end of what it printed."""
+        """Kill a worker; returns how it was found and the end of what it printed."""
         self._handles.remove(handle)
         self._selector.unregister(handle.out)
         return handle.kill()

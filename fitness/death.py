@@ -45,11 +45,12 @@ def cause(death: Death, stage: str, limits: Limits) -> Failure:
     if death.number == signal.SIGKILL:
         return Failure(Outcome.OUT_OF_MEMORY, f"killed by the system, most likely for memory{said}")
     if death.grown_bytes >= _FULL * limits.memory_bytes:
-        return Failure(Outcome.OUT_OF_MEMORY, f"{_name(death.number)} with {death.grown_bytes} bytes in use{said}")
-    return Failure(own, f"{_name(death.number)}{said}")
+        return Failure(Outcome.OUT_OF_MEMORY, f"{signal_name(death.number)} with {death.grown_bytes} bytes in use{said}")
+    return Failure(own, f"{signal_name(death.number)}{said}")
 
 
-def _name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """SIGSEGV for 11, and so on."""
     try:
         return signal.Signals(number).name
     except ValueError:

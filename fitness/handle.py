@@ -10,12 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+from fitness.death import signal_name
 from fitness.job import Context
 from fitness.lines import Lines, write_line
 from fitness.worker import STDERR_CHARS, kill_group
 
 START_S = 120.0
 GRACE_S = 10.0
+_REAP_S = 0.2  # from the end of its pipe to the end of the process
 _ROOT = Path(__file__).parents[1]
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -95,7 +97,8 @@ class Handle:
                 kill_group(pid)
 
     def kill(self) -> str:
-        """Kill the worker and its child and wait; returns the end of what the worker printed."""
+        """Kill the worker and its child and wait; returns how it was found and the end of what it printed."""
+        found = self._found()
         self.hit()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -103,7 +106,15 @@ class Handle:
                 pipe.close()
         with self._log as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - STDERR_CHARS))
-            return log.read().decode(errors="replace").strip()
+            said = log.read().decode(errors="replace").strip()
+        return f"{found}: {said}" if said else found
+
+    def _found(self) -> str:
+        try:
+            code = self._process.wait(_REAP_S)
+        except subprocess.TimeoutExpired:
+            return "it hangs"
+        return f"exit code {code}" if code >= 0 else signal_name(-code)
 
 
 def _environment() -> dict[str, str]:

@@ -157,9 +157,6 @@ class _Run:
 
     def lose(self, handle: Handle) -> None:
         """A worker died or hangs: another takes its place, and its job is tried once more."""
-        if not handle.ready:
-            said = self.crew.dismiss(handle)
-            raise FitnessError("a worker does not start" + (f": {said}" if said else ""), "worker", "See `gevo doctor`")
         index = handle.job
         self.crew.replace(handle)
         if index is None or handle.reported or self.batch.answered(index):
