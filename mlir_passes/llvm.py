@@ -115,7 +115,7 @@ def memory_buffer(data: bytes, name: str) -> Any:
     return library().LLVMCreateMemoryBufferWithMemoryRangeCopy(data, len(data), name.encode())
 
 
-def object_from_ir(ir_text: str, level: int = 3, assembly: bool = False) -> bytes:
+def object_from_ir(ir_text: str, level: int = 2, assembly: bool = False) -> bytes:
     """Host object bytes (or assembly text) of an LLVM IR module, optimised at `level`; raises CompileError."""
     lib, machine = library(), _target_machine(level)
     context, module, error = lib.LLVMContextCreate(), _PTR(), c.c_char_p()
