@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fitness.cpu import Array, CpuRunner
 from fitness.job import Context
 from fitness.profile import Profile, load_profile
 from fitness.quality import Judge
 from fitness.timing import Subject, peak_flops
+from mlir_passes.edits import edit_from_json
 from mlir_passes.objects import ObjectCache
-from mlir_passes.pipeline import apply_genome, compile_program
+from mlir_passes.pipeline import (
+    Variant,
+    apply_genome,
+    canonical_text,
+    compile_program,
+    edit_module,
+    parse_base,
+    warm_up,
+)
 from mlir_passes.program import Program
 from workloads.workload import PreparedWorkload
 
@@ -22,11 +32,14 @@ _BATCHES = 8
 
 @dataclass(frozen=True)
 class Bench:
-    """The base and its workload. `state` and `batches` are the first seed's: what checks and timing start from."""
+    """The base and its workload. `state` and `batches` are the first seed's: what checks and timing start from.
+
+    module: the parsed base, which one `variant` uses up: each evaluation has a forked copy of the bench.
+    """
 
     context: Context
     prepared: PreparedWorkload
-    base_text: str
+    module: Any
     judge: Judge
     profile: Profile
     peak_flops: float
@@ -37,10 +50,15 @@ class Bench:
     def base(self) -> CpuRunner:
         return self.judge.step
 
+    def variant(self, genome: Mapping[str, Any], on_stage: Callable[[str], None]) -> Variant:
+        """The base with a genome applied, in the module's own context."""
+        return edit_module(self.module, [edit_from_json(e) for e in genome.get("edits", ())], on_stage)
+
     def compile(self, text: str, cache: ObjectCache, on_stage: Callable[[str], None]) -> Program:
         """The program of a variant of the base."""
         signature = self.prepared.signature
-        return compile_program(text, "step", len(signature.state), len(signature.batch), cache, on_stage)
+        sizes = len(signature.state), len(signature.batch)
+        return compile_program(text, "step", *sizes, cache, on_stage, self.module.context)
 
     def subject(self, runner: CpuRunner) -> Subject:
         """A runner ready to be timed."""
@@ -53,17 +71,19 @@ def load_bench(context: Context) -> Bench:
     signature = prepared.signature
     base_text = Path(context.base).read_text()
     cache = ObjectCache(Path(context.cache))
+    warm_up()
     sizes = len(signature.state), len(signature.batch)
     step = CpuRunner(compile_program(apply_genome(base_text, []).text, "step", *sizes, cache), SLACK)
     predict = None
     if prepared.predict_text is not None:
         sizes = len(signature.state), len(signature.predict_inputs)
-        predict = CpuRunner(compile_program(prepared.predict_text, "predict", *sizes, cache))
+        text = canonical_text(prepared.predict_text, "predict")
+        predict = CpuRunner(compile_program(text, "predict", *sizes, cache))
     seed = signature.quality.seeds[0]
     return Bench(
         context=context,
         prepared=prepared,
-        base_text=base_text,
+        module=parse_base(base_text),
         judge=Judge(step, predict),
         profile=load_profile(context.profile),
         peak_flops=peak_flops(),

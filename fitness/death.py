@@ -45,7 +45,9 @@ def cause(death: Death, stage: str, limits: Limits) -> Failure:
     if death.number == signal.SIGKILL:
         return Failure(Outcome.OUT_OF_MEMORY, f"killed by the system, most likely for memory{said}")
     if death.grown_bytes >= _FULL * limits.memory_bytes:
-        return Failure(Outcome.OUT_OF_MEMORY, f"{signal_name(death.number)} with {death.grown_bytes} bytes in use{said}")
+        return Failure(
+            Outcome.OUT_OF_MEMORY, f"{signal_name(death.number)} with {death.grown_bytes} bytes in use{said}"
+        )
     return Failure(own, f"{signal_name(death.number)}{said}")
 
 

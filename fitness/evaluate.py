@@ -17,10 +17,8 @@ from fitness.quality import quality
 from fitness.result import Failure, Measure, Outcome, Result
 from fitness.stages import COMPILE_STAGES, REJECTING_STAGES, STAGES
 from fitness.timing import Timed, above_roofline, compare
-from mlir_passes.edits import edit_from_json
 from mlir_passes.errors import PassError
 from mlir_passes.objects import ObjectCache
-from mlir_passes.pipeline import apply_genome
 from mlir_passes.program import Program
 
 _DETAIL = 500
@@ -54,7 +52,7 @@ def evaluate(bench: Bench, job: Job, channel: Channel) -> Result | None:
     found = Result(Outcome.OK)
     try:
         clock.enter("edit")
-        variant = apply_genome(bench.base_text, [edit_from_json(e) for e in job.genome.get("edits", ())])
+        variant = bench.variant(job.genome, clock.enter)
         found = replace(found, fingerprint=variant.fingerprint)
         if channel.known(variant.fingerprint):
             return None

@@ -26,7 +26,7 @@ class Handle:
     """One worker and the job it is at. `job` is None while it is idle or starting."""
 
     def __init__(self, context: Context, evaluator: str) -> None:
-        self._log = TemporaryFile()
+        self._log = TemporaryFile()  # noqa: SIM115 - lives as long as the worker
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "fitness.worker", str(os.getpid())],
             stdin=subprocess.PIPE,

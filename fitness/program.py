@@ -97,7 +97,7 @@ def load_step(folder: Path | str) -> Step:
 def for_this_machine(program: Program, where: str) -> Program:
     """`program` with objects that this CPU runs; recompiling says so on stderr."""
     if program.target != "cpu":
-        raise FitnessError(f"the program is for target {program.target!r}, this loads \"cpu\"", where)
+        raise FitnessError(f'the program is for target {program.target!r}, this loads "cpu"', where)
     if program.cpu == llvm.host().text:
         return program
     if find_spec("mlir") is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mlir_passes import llvm
 from mlir_passes.program import Buffer, Kernel, KernelCall, Plan, Program
 
@@ -90,3 +92,23 @@ def pull(rate: str = "5.000000e-01", peak: int = 224, work: Buffer = WORK) -> Pr
     calls = (KernelCall("k1", (0, 1, 3)), KernelCall("k2", (3, 2)), KernelCall("k3", (0, 3)))
     plan = Plan((STATE, BATCH, METRIC, work), calls, (0,), (1,), (2,), peak)
     return program(plan, parts)
+
+
+COUNT = """
+@calls = internal global float 0.0
+define void @count(ptr %out) {
+  %a = load float, ptr @calls
+  %b = fadd float %a, 1.0
+  store float %b, ptr @calls
+  store float %b, ptr %out
+  ret void
+}
+"""
+
+
+def counting() -> Program:
+    """Like `pull`, but its metric is how often it ran: a step that keeps something outside its arena."""
+    toy = pull()
+    counter, data = kernel("k4", "count", COUNT, 1, 0, 4)
+    plan = replace(toy.plan, calls=(*toy.plan.calls, KernelCall("k4", (2,))))
+    return replace(toy, plan=plan, kernels={**toy.kernels, "k4": counter}, objects={**toy.objects, "k4": data})

@@ -52,7 +52,7 @@ def segfault(genome: Mapping[str, Any]) -> None:
 
 
 def abort(genome: Mapping[str, Any]) -> None:
-    os.write(2, b"Assertion `isa<To>(Val) && \"cast<Ty>() argument of incompatible type!\"' failed.\n")
+    os.write(2, b'Assertion `isa<To>(Val) && "cast<Ty>() argument of incompatible type!"\' failed.\n')
     os.abort()
 
 
@@ -145,7 +145,22 @@ def limits(genome: Mapping[str, Any]) -> str:
 ACTIONS: dict[str, Callable[[Mapping[str, Any]], str | None]] = {
     action.__name__: action
     for action in (
-        fine, loop, sleep, segfault, abort, allocate, allocate_in_c, no_memory, throw, leave, recurse, torn,
-        print_much, spawn, kill_worker, modules, limits,
+        fine,
+        loop,
+        sleep,
+        segfault,
+        abort,
+        allocate,
+        allocate_in_c,
+        no_memory,
+        throw,
+        leave,
+        recurse,
+        torn,
+        print_much,
+        spawn,
+        kill_worker,
+        modules,
+        limits,
     )
 }

@@ -164,7 +164,9 @@ def test_killed_worker_is_replaced_and_its_job_done_again(tmp_path: Path):
 
 def test_job_that_kills_its_worker_twice_is_named():
     with pool(2) as p:
-        results = p.evaluate([{"do": "kill_worker", "stage": "check", "value": 1}, *({"value": i} for i in range(2, 6))])
+        results = p.evaluate(
+            [{"do": "kill_worker", "stage": "check", "value": 1}, *({"value": i} for i in range(2, 6))]
+        )
     assert (results[0].outcome, results[0].stage) == (Outcome.CRASHED, "check")
     assert "died or hung twice" in results[0].detail
     assert all(r.ok for r in results[1:])

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fitness_toys import WORK, kernel, program, pull
 
 from fitness.cpu import CpuRunner
 from fitness.errors import FitnessError
 from fitness.loader import Loader
 from mlir_passes import llvm
 from mlir_passes.program import Buffer, KernelCall, Plan
-from fitness_toys import WORK, kernel, program, pull
 
 X = np.arange(8, dtype=np.float32)
 W = np.full(8, 2.0, np.float32)
@@ -86,7 +86,7 @@ def test_unknown_symbol_says_which():
 
 
 def test_damaged_object_is_refused():
-    with pytest.raises(FitnessError, match="does not load|does not link"):
+    with pytest.raises(FitnessError, match=r"does not load|does not link"):
         loader = Loader()
         loader.add(b"not an object", "k")
         loader.address("k")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fitness_toys import pull
 
 from fitness import program as folders
 from fitness.errors import FitnessError
 from fitness.program import load_manifest, load_program, load_step, save_program
-from fitness_toys import pull
 from workloads.workload import ArraySpec, Signature
 
 VECTOR = ("float32", (8,))
@@ -150,7 +150,7 @@ def test_another_machines_objects_are_recompiled_with_a_notice(tmp_path: Path, m
 def test_another_machines_objects_are_refused_without_mlir(tmp_path: Path, monkeypatch):
     save_program(tmp_path / "out", replace(pull(), cpu="another"), EXTRA)
     monkeypatch.setattr(folders, "find_spec", lambda name: None)
-    with pytest.raises(FitnessError, match="compiled for another CPU.*Install"):
+    with pytest.raises(FitnessError, match=r"compiled for another CPU.*Install"):
         load_step(tmp_path / "out")
 
 

@@ -1,0 +1,79 @@
+"""Timing: its arithmetic, what it refuses, and that a run for timing is checked. No test asserts a speed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from fitness_toys import counting, pull
+
+from fitness.cpu import CpuRunner
+from fitness.job import Timing
+from fitness.result import Failure, Outcome
+from fitness.timing import Subject, Timed, above_roofline, compare, noise_floor, peak_flops, summary
+from mlir_passes.program import Program
+
+X = np.arange(8, dtype=np.float32)
+W = np.full(8, 2.0, np.float32)
+TIMING = Timing(rounds=4, window_s=1e-4)
+
+
+def subject(program: Program) -> Subject:
+    return Subject(CpuRunner(program), [W], [[X], [X + 1], [X * 2]])
+
+
+def test_summary_by_hand():
+    timed = summary([2.0, 3.0, 4.0, 8.0], [1.0, 2.0, 2.0, 4.0])
+    assert timed == Timed(runtime_s=2.0, base_s=1.0, ratio=2.0, spread=pytest.approx(0.125))
+
+
+@pytest.mark.parametrize("odd", [0.0, -1.0, math.nan, math.inf])
+def test_times_that_no_clock_should_give_are_wrong(odd: float):
+    for pair in (([1.0, odd], [1.0, 1.0]), ([1.0, 1.0], [odd, 1.0])):
+        failure = summary(*pair)
+        assert isinstance(failure, Failure) and failure.outcome is Outcome.WRONG
+
+
+def test_base_against_base_gives_figures_of_the_right_kind():
+    timed = compare(subject(pull()), subject(pull()), TIMING)
+    assert isinstance(timed, Timed)
+    assert timed.ratio == timed.runtime_s / timed.base_s
+    assert 0 < timed.runtime_s < 1 and 0 < timed.base_s < 1 and timed.spread >= 0
+    assert noise_floor(subject(pull()), subject(pull()), TIMING) >= 0
+
+
+def test_every_window_starts_from_the_snapshot_and_feeds_the_batches_in_turn():
+    timed = subject(pull())
+    timed.window(4)
+    w = W.copy()
+    for x in (X, X + 1, X * 2, X):
+        w = w - np.float32(0.5) * (w - x)
+    np.testing.assert_array_equal(timed.runner.state[0], w)
+    timed.window(4)
+    np.testing.assert_array_equal(timed.runner.state[0], w)
+    assert timed.right(4)
+
+
+def test_variant_that_keeps_something_between_runs_is_wrong():
+    failure = compare(subject(counting()), subject(pull()), TIMING)
+    assert failure == Failure(Outcome.WRONG, "the outputs of a timed run differ from those of an untimed one")
+
+
+def test_outputs_are_poisoned_before_a_window():
+    timed = subject(pull())
+    timed.window(1)
+    assert timed.right(1)
+    timed.runner.metrics[0].fill(0.0)
+    assert not timed.right(1)
+
+
+def test_faster_than_the_roofline_is_wrong():
+    assert above_roofline(flops=10**9, runtime_s=1.0, peak_flops=1e9) is None
+    failure = above_roofline(flops=10**9, runtime_s=0.1, peak_flops=1e9)
+    assert failure and failure.outcome is Outcome.WRONG
+    assert "10.0 GF/s, this CPU does 1.0" in failure.detail
+
+
+def test_measured_roofline_is_that_of_a_cpu_of_this_century():
+    assert 1e8 < peak_flops() < 1e13
