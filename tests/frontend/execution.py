@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import mlir
 import numpy as np
 from mlir import ir
 from mlir.execution_engine import ExecutionEngine
@@ -16,7 +15,7 @@ from mlir.passmanager import PassManager
 from mlir_passes.i1_storage import store_i1_as_i8
 
 BUFFERS = (
-    "builtin.module(inline,symbol-dce,canonicalize,cse,"
+    "builtin.module(inline,symbol-dce,canonicalize,cse,func.func(linalg-fuse-elementwise-ops,canonicalize,cse),"
     "one-shot-bufferize{bufferize-function-boundaries=1 function-boundary-type-conversion=identity-layout-map"
     " allow-return-allocs-from-loops=1},"
     "buffer-results-to-out-params{modify-public-functions=1},canonicalize,"
@@ -41,9 +40,9 @@ def run_module(text: str, name: str, inputs: Sequence[Any]) -> list[np.ndarray]:
         _request_wrapper(module, name)
         store_i1_as_i8(module)
         PassManager.parse(TO_LLVM).run(module.operation)
-        libraries = Path(mlir.__file__).parent
+        libraries = Path(ir.__file__).parent
         shared = [str(p) for p in libraries.rglob("libmlir_c_runner_utils*")]
-        engine = ExecutionEngine(module, opt_level=1, shared_libs=shared)
+        engine = ExecutionEngine(module, opt_level=0, shared_libs=shared)
         arguments = [np.array(a, order="C", copy=True) for a in inputs] + outputs
         pointers = [ctypes.pointer(ctypes.pointer(_descriptor(a))) for a in arguments]
         engine.invoke(name, *pointers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from workloads.frontends.base import Traced, as_leaf, batch_names, check_splits,
 from workloads.frontends.stablehlo import legalise
 from workloads.frontends.user_code import user_code
 from workloads.workload import Arrays, ArraySpec, Signature, Workload
+
+RANDOM = re.compile(r"\b(threefry2x32|random_\w+)\b")  # primitives of the random generator, in a printed jaxpr
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,7 @@ def lower(function: Callable[..., Any], arguments: list[Any], name: str, path: P
     with user_code(path, f"tracing {name}"):
         traced = jax.jit(function, keep_unused=True).trace(*arguments)
     # the TPU rule of the random generator is unrolled; the CPU rule is a loop, which hides ops from the search
-    platforms = ("tpu",) if "threefry2x32" in str(traced.jaxpr) else ("cpu",)
+    platforms = ("tpu",) if RANDOM.search(str(traced.jaxpr)) else ("cpu",)
     with user_code(path, f"lowering {name}"):
         module = traced.lower(lowering_platforms=platforms).compiler_ir("stablehlo")
     return legalise(module, name, path)

@@ -51,18 +51,36 @@ def _run(module: Any, pipeline: str, path: Path) -> None:
 
 
 def _check_supported(module: Any, path: Path) -> None:
-    """Raises for the first op that no fix and no stock pattern took, at its line in the user's file."""
-    for op in walk(module):
-        dialect, _, short = op.name.partition(".")
-        if op.name == "builtin.module" or dialect in DIALECTS:
-            continue
-        target = op.attributes.get("call_target_name")
-        line = re.search(re.escape(f'"{path}":') + r"(\d+)", str(op.location))
-        raise WorkloadError(
-            f"unsupported op {op.name}" + (f" {target}" if target else ""),
-            f"{path}:{line.group(1)}" if line else str(path),
-            ADVICE.get(short, "Write the step without it, in operations on whole arrays"),
-        )
+    """Raises for the op that no fix and no stock pattern took: the first we know advice for, else the first."""
+    left = [op for op in walk(module, outer_first=True) if op.name.partition(".")[0] not in (*DIALECTS, "builtin")]
+    if not left:
+        return
+    op = next((op for op in left if op.name.partition(".")[2] in ADVICE), left[0])
+    target = op.attributes.get("call_target_name")
+    line = _line(op, module, path)
+    raise WorkloadError(
+        f"unsupported op {op.name}" + (f" {target}" if target else ""),
+        f"{path}:{line}" if line else str(path),
+        ADVICE.get(op.name.partition(".")[2], "Write the step without it, in operations on whole arrays"),
+    )
+
+
+def _line(op: Any, module: Any, path: Path) -> str | None:
+    """The line of the user's file that `op` is from; JAX keeps it at the call of a function of its own."""
+    calls = walk(module, "func.call")
+    for _ in range(len(calls) + 1):
+        found = re.search(re.escape(f'"{path}":') + r"(\d+)", str(op.location))
+        if found:
+            return found.group(1)
+        function = op
+        while function.name != "func.func" and function.parent is not None:
+            function = function.parent.operation
+        name = function.attributes.get("sym_name")
+        callers = [call for call in calls if str(call.attributes["callee"]) == f"@{ir.StringAttr(name).value}"]
+        if not callers:
+            return None
+        op = callers[0]
+    return None
 
 
 def _name_function(module: Any, name: str) -> None:

@@ -47,12 +47,13 @@ def define(module: Any, definitions: list[Definition]) -> None:
         name = ir.StringAttr(op.attributes["sym_name"]).value
         for definition in definitions:
             if definition.name == name:
-                ir.Module.parse(definition.text).body.operations[0].operation.clone(ip=ir.InsertionPoint(op))
+                parsed = ir.Module.parse(definition.text)  # has to outlive the clone: its ops do not keep it
+                parsed.body.operations[0].operation.clone(ip=ir.InsertionPoint(op))
                 op.erase()
 
 
-def walk(module: Any, name: str | None = None) -> list[Any]:
-    """All operations (named `name`) of the module, inner ones first."""
+def walk(module: Any, name: str | None = None, outer_first: bool = False) -> list[Any]:
+    """All operations (named `name`) of the module, inner ones first unless asked otherwise."""
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
@@ -60,7 +61,7 @@ def walk(module: Any, name: str | None = None) -> list[Any]:
             found.append(op.operation)
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit, ir.WalkOrder.POST_ORDER)
+    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER if outer_first else ir.WalkOrder.POST_ORDER)
     return found
 
 
