@@ -22,6 +22,7 @@ _NUMPY_NAMES = {
 class Settled:
     """A graph whose new state ends in the state's own buffers.
 
+    The graph's leading returns are the state arguments themselves.
     shares: storage of a new state leaf -> the state argument whose buffer it takes.
     before: for each call, the calls that must run before it.
     """
@@ -67,7 +68,8 @@ def settle_state(graph: KernelGraph, n_state: int) -> Settled:
         kernels.append(_copy_kernel(graph.types[argument]))
         calls.append(Call(len(kernels) - 1, (made,), (argument,)))
         before.append(set(range(len(graph.calls))))
-    settled = replace(graph, kernels=tuple(kernels), calls=tuple(calls))
+    returns = (*graph.args[:n_state], *graph.returns[n_state:])
+    settled = replace(graph, kernels=tuple(kernels), calls=tuple(calls), returns=returns)
     return Settled(settled, shares, tuple(map(frozenset, before)))
 
 
@@ -75,7 +77,7 @@ def make_plan(settled: Settled, keys: Sequence[str], workspaces: Mapping[str, in
     """The plan of a settled graph whose kernels have `keys` and want `workspaces` bytes (by key)."""
     graph, order = settled.graph, _topological(settled.before)
     place = {name: settled.shares.get(store, store) for name, store in graph.storage.items()}
-    metrics = tuple(place[m] for m in graph.returns if place[m] not in graph.args[:n_state])
+    metrics = {place[m]: graph.types[m] for m in graph.returns if place[m] not in graph.args[:n_state]}
     lives = _lives(graph, order, place, metrics, n_state, n_batch)
     lives += [
         _Life(f"workspace{step}", "workspace", TensorType((size,), "i8"), step, step)
@@ -165,7 +167,12 @@ def _topological(before: Sequence[frozenset[int]]) -> list[int]:
 
 
 def _lives(
-    graph: KernelGraph, order: Sequence[int], place: Mapping[str, str], metrics: Sequence[str], n_state: int, n_batch: int
+    graph: KernelGraph,
+    order: Sequence[int],
+    place: Mapping[str, str],
+    metrics: Mapping[str, TensorType],
+    n_state: int,
+    n_batch: int,
 ) -> list[_Life]:
     end = len(order)
     lives = [_Life(a, "state", graph.types[a], -1, end) for a in graph.args[:n_state]]
@@ -181,10 +188,10 @@ def _lives(
     for name, step in first.items():
         if name in graph.args:
             continue
-        metric = name in metrics
-        lives.append(
-            _Life(name, "metric" if metric else "activation", graph.types[name], step, end if metric else last[name])
-        )
+        if name in metrics:
+            lives.append(_Life(name, "metric", metrics[name], step, end))
+        else:
+            lives.append(_Life(name, "activation", graph.types[name], step, last[name]))
     return lives
 
 
