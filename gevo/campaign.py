@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
 from fitness.result import Outcome, Result
 from gevo.config import Budget, CampaignConfig
 from gevo.errors import RunDamaged
+from gevo.objectives import not_finite
 from gevo.record import Record, record_id
 from gevo.search import Proposal, Search
 from gevo.store import Run, RunWriter
@@ -45,15 +44,6 @@ class TimeUp(KeyboardInterrupt):
     """Raised from an event to stop an evaluation in flight; the evaluator kills its workers as for Ctrl-C."""
 
 
-@dataclass(frozen=True)
-class Spent:
-    """What a run has used so far, over all its sessions."""
-
-    seconds: float
-    evaluations: int
-    generations: int
-
-
 class Campaign:
     """Stands where the run's folder says: after the last whole generation, with the records of the next one kept.
 
@@ -69,13 +59,14 @@ class Campaign:
         watch: Callable[[Tally], None] = lambda tally: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._writer, self._evaluator, self._watch, self._clock = writer, evaluator, watch, clock
+        self._writer, self._evaluator, self._clock = writer, evaluator, clock
+        self.watch = watch
         self.config = CampaignConfig.from_json(run.manifest["config"])
         search = self.config.search
         space = Space.load(run.folder / "space.json")
         self._search = Search(space, search, self.config.objectives, run.manifest["floors"], self.config.seed)
         records = run.records()
-        _check_methods(run, evaluator.base)
+        self._energy_method = run.manifest["base"]["energy_j_method"]
         self._restore(run, records)
         self._records = {record.key: record for record in records}
         done = [r for r in records if r.generation < self._search.generation or not r.genome.size]
@@ -85,15 +76,11 @@ class Campaign:
         self.tally.load(records)
         self._earlier_s, self._start = self.tally.elapsed_s, clock()
 
-    @property
-    def spent(self) -> Spent:
-        return Spent(self._elapsed_s, len(self._records), self._search.generation)
-
     def run(self, budget: Budget) -> Ending:
         """Search until `budget`, which counts all sessions of the run, is spent."""
         self.tally.budget = budget
         try:
-            while not self._is_spent(budget):
+            while not budget.reached(Budget(self._elapsed_s, len(self._records), self._search.generation)):
                 self.tally.generation = self._search.generation
                 proposals = self._search.ask()
                 if not proposals:
@@ -112,7 +99,8 @@ class Campaign:
         first = len([r for r in self._records.values() if r.generation < self._search.generation])
         todo = [(first + i, p) for i, p in enumerate(proposals, 1) if p.genome.key not in self._records]
         if todo and not todo[0][1].genome.size:
-            self._record(*todo.pop(0), self._evaluator.base)
+            number, identity = todo.pop(0)
+            self._record(number, identity, self._evaluator.base)
         if budget.evaluations:
             allowed = max(0, budget.evaluations - len(self._records))
             todo, left = todo[:allowed], todo[allowed:]
@@ -121,7 +109,8 @@ class Campaign:
 
         def on_event(event: Any) -> None:
             if event.kind == "finished":
-                self._record(*todo[event.index], event.result)
+                number, proposal = todo[event.index]
+                self._record(number, proposal, event.result)
             self._shown()
             if budget.seconds and self._elapsed_s >= budget.seconds:
                 raise TimeUp
@@ -143,10 +132,21 @@ class Campaign:
             elapsed_s=round(self._elapsed_s, 3),
             result=checked(result, self.config.objectives),
         )
+        self._refuse_other_energy(record.result)
         self._writer.append(record)
         self._records[record.key] = record
         self.tally.add(record)
         self._shown()
+
+    def _refuse_other_energy(self, result: Result) -> None:
+        """A front may not mix ways to measure energy: joules of a model and of a meter are not comparable."""
+        energy = result.objectives.get("energy_j")
+        if energy is not None and energy.method != self._energy_method:
+            raise RunDamaged(
+                f"energy was measured as {self._energy_method} when this run began, and is now as {energy.method}",
+                self._writer.folder,
+                "Resume on a machine with the first method, or start a new run",
+            )
 
     def _finish(self, proposals: Sequence[Proposal]) -> None:
         generation = self._search.generation
@@ -164,14 +164,9 @@ class Campaign:
         try:
             self._search.restore(state["search"], before)
         except ValueError as error:
-            raise RunDamaged(f"state and records differ: {error}", run.folder, "Restore the folder from a copy") from error
-
-    def _is_spent(self, budget: Budget) -> bool:
-        return bool(
-            (budget.generations and self._search.generation >= budget.generations)
-            or (budget.evaluations and len(self._records) >= budget.evaluations)
-            or (budget.seconds and self._elapsed_s >= budget.seconds)
-        )
+            raise RunDamaged(
+                f"state and records differ: {error}", run.folder, "Restore the folder from a copy"
+            ) from error
 
     @property
     def _elapsed_s(self) -> float:
@@ -179,19 +174,15 @@ class Campaign:
 
     def _shown(self) -> None:
         self.tally.elapsed_s = self._elapsed_s
-        self._watch(self.tally)
+        self.watch(self.tally)
 
 
 def checked(result: Result, objectives: Sequence[str]) -> Result:
     """`result`, or an outcome of its own if it claims to be valid without a finite figure for each objective."""
-    if not result.ok:
+    problem = not_finite(result, objectives) if result.ok else ""
+    if not problem:
         return result
-    for name in objectives:
-        measure = result.objectives.get(name)
-        if measure is None or not math.isfinite(measure.value) or not math.isfinite(measure.spread):
-            detail = f"{name} is {'missing' if measure is None else measure}"
-            return Result(Outcome.WRONG, "record", detail, result.fingerprint, stage_s=result.stage_s)
-    return result
+    return Result(Outcome.WRONG, "record", problem, result.fingerprint, stage_s=result.stage_s)
 
 
 def _by_fingerprint(records: Iterable[Record]) -> dict[str, Result]:
@@ -200,15 +191,3 @@ def _by_fingerprint(records: Iterable[Record]) -> dict[str, Result]:
         if record.result.fingerprint and not record.result.answered_by:
             found.setdefault(record.result.fingerprint, record.result)
     return found
-
-
-def _check_methods(run: Run, base: Result) -> None:
-    """A front may not mix ways to measure energy: joules of a model and of a meter are not comparable."""
-    for name, before in run.manifest["base"].items():
-        now = base.objectives[name].method if name in base.objectives else "not measured"
-        if name == "energy_j" and before["method"] != now:
-            raise RunDamaged(
-                f"energy was measured as {before['method']} when this run began, and is now as {now}",
-                run.folder,
-                "Resume on a machine with the first method, or start a new run",
-            )

@@ -36,6 +36,22 @@ class Budget:
     evaluations: int = 0
     generations: int = 0
 
+    def reached(self, spent: Budget) -> bool:
+        """Whether a run that used `spent` is at one of the limits."""
+        return bool(
+            (self.seconds and spent.seconds >= self.seconds)
+            or (self.evaluations and spent.evaluations >= self.evaluations)
+            or (self.generations and spent.generations >= self.generations)
+        )
+
+    def after(self, spent: Budget) -> Budget:
+        """This much more than `spent`, of what this budget limits."""
+        return Budget(
+            self.seconds and spent.seconds + self.seconds,
+            self.evaluations and spent.evaluations + self.evaluations,
+            self.generations and spent.generations + self.generations,
+        )
+
     @property
     def text(self) -> str:
         parts = [f"{self.seconds:g} s"] if self.seconds else []

@@ -36,6 +36,10 @@ class CampaignError(Exception):
         self.what, self.where, self.todo = what, str(where), todo
 
 
+class Unsupported(CampaignError):
+    code = 4
+
+
 class Unwritable(CampaignError):
     code = 5
 
@@ -54,6 +58,10 @@ class ExtraMissing(CampaignError):
 
 class NotFound(CampaignError):
     code = 10
+
+
+class BaseFails(CampaignError):
+    code = 11
 
 
 class RunExists(CampaignError):

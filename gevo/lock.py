@@ -38,12 +38,14 @@ class WriterLock:
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         os.close(self._file)
 
 
 def holder(path: Path) -> int | None:
-    """The process that writes to the run whose lock file is `path`; None if there is none. Not for the writer itself."""
+    """The process, other than this one, that writes to the run whose lock file is `path`; None if there is none."""
     if not path.exists() or not os.access(path, os.W_OK):
         return None
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC)

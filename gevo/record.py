@@ -10,6 +10,8 @@ from typing import Any
 from fitness.job import OBJECTIVES
 from fitness.result import Measure, Outcome, Result
 from gevo.genome import Genome
+from gevo.objectives import figure
+from gevo.units import OBJECTIVE_TEXT
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,13 @@ class Record:
         }
         for name in OBJECTIVES:
             measure = result.objectives.get(name)
-            row[name] = None if measure is None else int(measure.value) if name == "peak_bytes" else float(measure.value)
+            row[name] = (
+                None if measure is None else int(measure.value) if name == "peak_bytes" else float(measure.value)
+            )
             row[f"{name}_method"] = None if measure is None else measure.method
             row[f"{name}_spread"] = None if measure is None else measure.spread
         row["runtime_ratio"] = result.runtime_ratio if math.isfinite(result.runtime_ratio) else None
+        row["measured_s"] = result.measured_s if math.isfinite(result.measured_s) else None
         row["stage_s"] = dict(result.stage_s)
         row["cache_hits"], row["cache_misses"] = result.cache_hits, result.cache_misses
         return row
@@ -73,6 +78,7 @@ class Record:
             fingerprint=row["fingerprint"],
             objectives=objectives,
             runtime_ratio=math.nan if row["runtime_ratio"] is None else row["runtime_ratio"],
+            measured_s=math.nan if row["measured_s"] is None else row["measured_s"],
             stage_s=dict(row["stage_s"]),
             cache_hits=row["cache_hits"],
             cache_misses=row["cache_misses"],
@@ -80,6 +86,17 @@ class Record:
         )
         genome = Genome.parse(row["genome"])
         return Record(row["id"], row["generation"], genome, tuple(row["parents"]), row["elapsed_s"], result)
+
+
+def versus(record: Record, base: Record | None, objective: str) -> str:
+    """The record's value with its ratio to the base, or its difference for the error: "1.2 ms (0.870x)"."""
+    text = OBJECTIVE_TEXT[objective](record.value(objective))
+    if base is None:
+        return text
+    if objective == "error":
+        return f"{text} ({record.value(objective) - base.value(objective):+.4f})"
+    of_base = figure(base.result, objective)
+    return f"{text} ({figure(record.result, objective) / of_base:.3f}x)" if of_base else text
 
 
 def record_id(number: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,8 +65,8 @@ def non_dominated(points: Sequence[Point]) -> list[int]:
     if not points:
         return []
     pool = _individuals(points, range(len(points)))
-    front = tools.sortLogNondominated(pool, len(pool), first_front_only=True)
-    return sorted(member.index for member in front)
+    front: Any = tools.sortLogNondominated(pool, len(pool), first_front_only=True)
+    return sorted(int(member.index) for member in front)
 
 
 def _nsga2(points: Sequence[Point], indices: Sequence[int], k: int) -> list[int]:
@@ -88,7 +88,7 @@ def _individuals(points: Sequence[Point], indices: Sequence[int]) -> list[_Indiv
 
 
 @contextmanager
-def _global_random_is(rng: random.Random) -> Iterator[None]:
+def _global_random_is(rng: random.Random) -> Generator[None]:
     saved = random.getstate()
     random.setstate(rng.getstate())
     try:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fitness.job import OBJECTIVES
+from gevo.config import Budget
 from gevo.errors import NotFound, RunDamaged
 from gevo.files import write_json, write_whole
 from gevo.lock import WriterLock, holder
@@ -48,6 +49,7 @@ SCHEMA = pa.schema(
             )
         ),
         pa.field("runtime_ratio", pa.float64()),
+        pa.field("measured_s", pa.float64()),
         pa.field("stage_s", pa.map_(pa.string(), pa.float64()), nullable=False),
         pa.field("cache_hits", pa.int32(), nullable=False),
         pa.field("cache_misses", pa.int32(), nullable=False),
@@ -87,6 +89,12 @@ class Run:
         """The checkpoint after the last whole generation; None before the first."""
         return _read_json(self.state_file) if self.state_file.is_file() else None
 
+    def spent(self) -> Budget:
+        """What all sessions have used so far: seconds of search, records, whole generations."""
+        records, state = self.records(), self.state()
+        seconds = max((r.elapsed_s for r in records), default=0.0)
+        return Budget(seconds, len(records), state["search"]["generation"] if state else 0)
+
     def writer(self) -> int | None:
         """The process that searches in this run now, or None."""
         return holder(self.folder / "lock")
@@ -111,7 +119,9 @@ class RunWriter:
         self.torn_bytes = self._log.torn_bytes
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._log.close()
         self._lock.__exit__(kind, error, trace)
 

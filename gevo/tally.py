@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gevo.config import Budget
+from gevo.objectives import figure
 from gevo.record import Record
 
 
 @dataclass
 class Tally:
-    """Counts over all records, and the pace since `session_start_s`. best: objective -> (value, id)."""
+    """Counts over all records, and the pace since `session_start_s`. best: objective -> its best valid record."""
 
     objectives: Sequence[str]
     budget: Budget
@@ -22,7 +23,7 @@ class Tally:
     records: int = 0
     generation: int = 0
     outcomes: Counter[str] = field(default_factory=Counter[str])
-    best: dict[str, tuple[float, str]] = field(default_factory=dict[str, tuple[float, str]])
+    best: dict[str, Record] = field(default_factory=dict[str, Record])
     answered: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
@@ -50,8 +51,8 @@ class Tally:
         if not result.ok:
             return
         for name in self.objectives:
-            if name not in self.best or record.value(name) < self.best[name][0]:
-                self.best[name] = (record.value(name), record.id)
+            if name not in self.best or figure(result, name) < figure(self.best[name].result, name):
+                self.best[name] = record
 
     @property
     def rate(self) -> float:

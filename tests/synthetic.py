@@ -60,7 +60,14 @@ def _ok(fingerprint: str, runtime_s: float, peak_bytes: int, energy_j: float, er
         "error": Measure(error, "fake accuracy"),
     }
     return Result(
-        Outcome.OK, "done", "", fingerprint, objectives, runtime_s / 1e-3, {"verify": 0.001, "train": 0.01}, 3, 1
+        Outcome.OK,
+        fingerprint=fingerprint,
+        objectives=objectives,
+        runtime_ratio=runtime_s / 1e-3,
+        measured_s=runtime_s,
+        stage_s={"verify": 0.001, "train": 0.01},
+        cache_hits=3,
+        cache_misses=1,
     )
 
 

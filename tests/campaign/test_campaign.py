@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -152,7 +153,8 @@ def test_budgets_end_a_run_where_they_say_and_more_can_be_added(
 def test_valid_result_without_finite_figures_becomes_an_outcome(tmp_path: Path, value: float) -> None:
     def broken(genome: Genome) -> Result:
         good = fake_result(Genome())
-        return Result(Outcome.OK, "done", "", genome.key, {**good.objectives, "energy_j": Measure(value, "model:fake")})
+        objectives = {**good.objectives, "energy_j": Measure(value, "model:fake")}
+        return replace(good, fingerprint=genome.key, objectives=objectives)
 
     begin(tmp_path / "run")
     search(tmp_path / "run", FakePool(answer=broken), Budget(generations=2))
@@ -188,16 +190,14 @@ def test_known_fingerprints_are_those_of_finished_generations(tmp_path: Path) ->
 
 
 def test_energy_methods_do_not_mix(tmp_path: Path) -> None:
-    class Metered(FakePool):
-        @property
-        def base(self) -> Result:
-            good = fake_result(Genome())
-            return Result(good.outcome, objectives={**good.objectives, "energy_j": Measure(1.0, "rapl")})
+    def metered(genome: Genome) -> Result:
+        good = fake_result(Genome())
+        return replace(good, objectives={**good.objectives, "energy_j": Measure(1.0, "rapl")})
 
     begin(tmp_path / "run")
     search(tmp_path / "run", FakePool(), Budget(generations=1))
     with pytest.raises(RunDamaged, match="measured as model:fake when this run began, and is now as rapl"):
-        search(tmp_path / "run", Metered(), Budget(generations=2))
+        search(tmp_path / "run", FakePool(answer=metered), Budget(generations=2))
 
 
 def test_state_without_its_records_is_an_error(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_rows_survive_the_round_trip(run: Path) -> None:
     for record in records:
         again = Record.from_row(json.loads(json.dumps(record.to_row())))
         assert again.to_row() == record.to_row() and again.genome == record.genome
-    assert {str(r.result.outcome) for r in records} >= {"ok", "rejected"}
+    assert len({r.result.outcome for r in records}) > 1 and {r.result.ok for r in records} == {True, False}
     assert records[0].result.objectives["energy_j"].method == "model:fake"
     assert records[0].result.stage_s == {"verify": 0.001, "train": 0.01}
 
@@ -108,7 +108,7 @@ def test_old_temporary_files_are_not_read(run: Path) -> None:
 def test_damaged_part_is_named(run: Path) -> None:
     part = run / "records" / "gen-00001.parquet"
     part.write_bytes(part.read_bytes()[:100])
-    with pytest.raises(RunDamaged, match="gen-00001.parquet"):
+    with pytest.raises(RunDamaged, match=r"gen-00001\.parquet"):
         Run(run).records()
 
 
@@ -117,7 +117,9 @@ def test_second_writer_is_told_who_holds_the_lock_and_readers_are_not_kept_out(r
         "import sys; from pathlib import Path; from gevo.store import RunWriter\n"
         "with RunWriter(Path(sys.argv[1])): print('in', flush=True); sys.stdin.read()"
     )
-    holder = subprocess.Popen([sys.executable, "-c", code, run], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, run], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     try:
         assert holder.stdout is not None and holder.stdout.readline() == "in\n"
         with pytest.raises(RunLocked, match=f"process {holder.pid} writes to this run"), RunWriter(run):

@@ -41,7 +41,9 @@ def test_survivors_are_distinct_and_no_loser_dominates_one(points: list[tuple[fl
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("call", [lambda p: survivors(p, 2), non_dominated, lambda p: tournament(p, 4, random.Random(0))])
+@pytest.mark.parametrize(
+    "call", [lambda p: survivors(p, 2), non_dominated, lambda p: tournament(p, 4, random.Random(0))]
+)
 def test_not_finite_points_are_refused(bad: float, call: object) -> None:
     with pytest.raises(ValueError, match="point 1: expected finite objectives"):
         call([(1.0, 2.0), (bad, 1.0), (3.0, 3.0)])  # type: ignore[operator]

@@ -8,9 +8,9 @@ from synthetic import make_space
 from gevo.genome import IDENTITY, Genome
 from gevo.variation import KIND_WEIGHTS, MOVES, crossover, draw_edit, mutate, repaired
 from mlir_passes.edits import KINDS
+from mlir_passes.edits.base import Use
 from mlir_passes.edits.copy import Copy
 from mlir_passes.edits.rewire import Rewire
-from mlir_passes.edits.base import Use
 from mlir_passes.space import dangling
 
 SPACE = make_space()

@@ -1,0 +1,279 @@
+"""The command line: options and help. What a command does is in `commands`, which is imported only to run one."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gevo.errors import CampaignError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gevo.config import Budget
+
+RUN = Annotated[str, typer.Argument(metavar="RUN", help="Name of a run, or its folder.")]
+RECORD = Annotated[str, typer.Argument(metavar="ID", help="A record, such as r0042.")]
+RUN_DIR = Annotated[Path, typer.Option(metavar="DIR", help="Folder that holds the runs.")]
+FOR = Annotated[str, typer.Option("--for", metavar="TIME", help="Stop after this time: 90s, 30m, 8h, 1h30m.")]
+EVALUATIONS = Annotated[int, typer.Option(min=0, metavar="N", help="Stop after N evaluations.")]
+GENERATIONS = Annotated[int, typer.Option(min=0, metavar="N", help="Stop after N generations.")]
+WORKERS = Annotated[int | None, typer.Option(min=1, metavar="N", help="Evaluations at a time; default: cores - 1.")]
+
+# No rich mark-up in help: importing it costs 0.2 s, which is most of what `gevo --help` may take.
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def _common(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Evolve training steps: faster, smaller, less energy, at a quality you choose.
+
+    \b
+    A first tour:
+      gevo doctor                                what works on this machine
+      gevo search digits --for 2m --name first   evolve a small training step
+      gevo front first                           what was found, against the base
+      gevo show first r0042                      one variant in full
+      gevo export first r0042 --to fast          a program that trains without gevo
+    """
+
+
+@app.command()
+def search(
+    workload: Annotated[str, typer.Argument(help="A shipped name, file.py:object, or file.mlir.")],
+    time: FOR = "",
+    evaluations: EVALUATIONS = 0,
+    generations: GENERATIONS = 0,
+    objectives: Annotated[
+        str, typer.Option(metavar="LIST", help="What to trade, by comma.")
+    ] = "runtime_s,peak_bytes,energy_j,error",
+    memory_budget: Annotated[str, typer.Option(metavar="SIZE", help="Refuse variants that need more: 4MiB.")] = "",
+    target: Annotated[str, typer.Option(help="What to compile for; cpu is the one there is.")] = "cpu",
+    workers: WORKERS = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same search, whatever the number of workers.")] = 0,
+    population: Annotated[int, typer.Option(min=4, metavar="N", help="Genomes kept, and asked for a generation.")] = 28,
+    name: Annotated[str, typer.Option(help="Name of the run; default: workload and time.")] = "",
+    run_dir: RUN_DIR = Path("runs"),
+) -> int:
+    """Start a search.
+
+    \b
+    It ends at the first budget that is reached, or at Ctrl-C. What it finds
+    is on disk at once: after a crash, `gevo resume` goes on.
+    With one seed, fronts over peak_bytes, energy_j and error are identical for
+    any number of workers; with runtime_s, which is measured, within noise.
+
+    \b
+    Example:
+      gevo search twofc --for 8h --workers 2 --seed 1 --name night
+    """
+    from gevo.config import CampaignConfig, SearchConfig
+    from gevo.machine import cores
+
+    config = CampaignConfig(
+        workload=workload,
+        objectives=_objectives(objectives),
+        target=_target(target),
+        memory_budget=_size(memory_budget),
+        workers=workers or max(1, cores() - 1),
+        seed=seed,
+        budget=_budget(time, evaluations, generations),
+        search=SearchConfig(population=population),
+    )
+    stem = Path(workload.partition(":")[0]).stem
+    folder = run_dir / (name or f"{stem}-{datetime.now():%Y%m%d-%H%M%S}")
+    return _commands().search(config, folder, _console())
+
+
+@app.command()
+def resume(
+    run: RUN,
+    time: FOR = "",
+    evaluations: EVALUATIONS = 0,
+    generations: GENERATIONS = 0,
+    workers: WORKERS = None,
+    run_dir: RUN_DIR = Path("runs"),
+) -> int:
+    """Go on with a run that stopped, or give it more.
+
+    \b
+    Without a budget, the run's own is used up. A budget given here is added to
+    what was spent.
+
+    \b
+    Example:
+      gevo resume night --for 2h
+    """
+    return _commands().resume(_find(run, run_dir), _budget(time, evaluations, generations), workers, _console())
+
+
+@app.command()
+def status(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Name of a run, or its folder.")] = "",
+    run_dir: RUN_DIR = Path("runs"),
+) -> None:
+    """Show how a run stands; without RUN, list all.
+
+    Works while the run searches, too.
+
+    \b
+    Example:
+      gevo status night
+    """
+    if not run:
+        return _commands().list_runs(run_dir, _console())
+    return _commands().status(_find(run, run_dir), _console())
+
+
+@app.command()
+def front(
+    run: RUN,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .pdf or .svg.")] = None,
+    run_dir: RUN_DIR = Path("runs"),
+) -> None:
+    """Show the best trade-offs found, against the base.
+
+    \b
+    Example:
+      gevo front night --plot front.png
+    """
+    _commands().show_front(_find(run, run_dir), as_json, plot, _console())
+
+
+@app.command()
+def show(
+    run: RUN,
+    record: RECORD,
+    rerun: Annotated[bool, typer.Option("--rerun", help="Evaluate it again, and show both.")] = False,
+    run_dir: RUN_DIR = Path("runs"),
+) -> None:
+    """Show one record in full.
+
+    Its edits, where it came from, what was measured and how.
+
+    \b
+    Example:
+      gevo show night r0042 --rerun
+    """
+    _commands().show(_find(run, run_dir), record, rerun, _console())
+
+
+@app.command()
+def export(
+    run: RUN,
+    record: RECORD,
+    to: Annotated[Path, typer.Option(metavar="DIR", help="New folder for the program.")],
+    run_dir: RUN_DIR = Path("runs"),
+) -> None:
+    """Write a variant as a program that runs alone.
+
+    The folder has objects, plan, MLIR and a manifest.
+
+    \b
+    Example:
+      gevo export night r0042 --to fast
+      python -c "import gevo; step = gevo.load('fast')"
+    """
+    _commands().export(_find(run, run_dir), record, to, _console())
+
+
+@app.command()
+def workloads() -> None:
+    """List what can be searched, and how to name your own.
+
+    \b
+    Example:
+      gevo workloads
+    """
+    _commands().workloads(_console())
+
+
+@app.command()
+def doctor(run_dir: RUN_DIR = Path("runs")) -> int:
+    """Show what works here, and what to install.
+
+    \b
+    Example:
+      gevo doctor
+    """
+    return _commands().doctor(run_dir, _console())
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit; an expected failure is one message and its code (see `errors`)."""
+    given = sys.argv[1:] if arguments is None else arguments
+    sys.exit(_exit_code(given))
+
+
+def _exit_code(arguments: list[str]) -> int:
+    try:
+        return app(arguments, prog_name="gevo", standalone_mode=False) or 0
+    except (Exception, KeyboardInterrupt) as error:
+        from gevo.failures import explained
+
+        if "--debug" in arguments:
+            raise
+        code, message = explained(error)
+        print(f"gevo: {message}", file=sys.stderr)
+        return code
+
+
+def _commands() -> Any:
+    from gevo import commands
+
+    return commands
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console()
+
+
+def _find(run: str, run_dir: Path) -> Path:
+    from gevo.launch import find_run
+
+    return find_run(run, run_dir)
+
+
+def _budget(time: str, evaluations: int, generations: int) -> Budget:
+    from gevo.config import Budget
+    from gevo.units import parse_duration
+
+    try:
+        return Budget(parse_duration(time) if time else 0.0, evaluations, generations)
+    except ValueError as error:
+        raise CampaignError(str(error), "--for") from error
+
+
+def _size(text: str) -> int:
+    from gevo.units import parse_bytes
+
+    try:
+        return parse_bytes(text) if text else 0
+    except ValueError as error:
+        raise CampaignError(str(error), "--memory-budget") from error
+
+
+def _objectives(text: str) -> tuple[str, ...]:
+    from fitness.job import OBJECTIVES
+
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    unknown = [name for name in names if name not in OBJECTIVES]
+    if unknown or not names:
+        what = f"unknown objective {unknown[0]!r}" if unknown else "no objective"
+        raise CampaignError(f"{what}; known: {', '.join(OBJECTIVES)}", "--objectives")
+    return names
+
+
+def _target(text: str) -> str:
+    if text != "cpu":
+        raise CampaignError(f"unknown target {text!r}; known: cpu", "--target")
+    return text

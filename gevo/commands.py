@@ -1,0 +1,229 @@
+"""What each command does once its options are read: wires workload, store, search and evaluators."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fitness.job import Context
+from fitness.result import Result
+from gevo.campaign import Campaign, Ending
+from gevo.config import Budget, CampaignConfig
+from gevo.errors import INTERRUPTED
+from gevo.front import front, methods_text, plot, table
+from gevo.launch import base_result, context_for, lay_out, manifest, new_folder, reopened, runs_in
+from gevo.progress import outcomes_text, view_for
+from gevo.record import Record, versus
+from gevo.store import Run, RunWriter
+from gevo.tally import Tally
+from gevo.units import span
+
+
+def search(config: CampaignConfig, folder: Path, console: Console) -> int:
+    """Start a campaign in the new folder and run it; returns the exit code."""
+    from fitness.pool import Pool
+    from workloads.catalog import resolve
+
+    resolve(config.workload)  # a wrong name ends here, before anything is made
+    with new_folder(folder):
+        console.print(f"Preparing {config.workload} in {folder}", highlight=False)
+        context = context_for(config, lay_out(config, folder), folder)
+        with RunWriter(folder) as writer, Pool(context, config.workers) as pool:
+            writer.freeze(manifest(config, context, pool.base, folder))
+            return _run(Campaign(Run(folder), writer, pool), config.budget, folder, console)
+
+
+def resume(folder: Path, more: Budget, workers: int | None, console: Console) -> int:
+    """Go on where a campaign stopped: to its own budget, or by `more`."""
+    from fitness.pool import Pool
+
+    with RunWriter(folder) as writer:
+        run = Run(folder)
+        if writer.torn_bytes:
+            console.print(f"Cut a torn record of {writer.torn_bytes} bytes off the log; it is evaluated again")
+        config = CampaignConfig.from_json(run.manifest["config"])
+        spent, budget = run.spent(), config.budget
+        if more != Budget():
+            budget = more.after(spent)
+        elif budget.reached(spent):
+            console.print(
+                f"The budget of this run is spent ({budget.text}). Add to it: gevo resume {folder.name} --for 1h"
+            )
+            return 0
+        context = reopened(run.manifest, folder)
+        with Pool(context, workers or config.workers, base_result(run.manifest)) as pool:
+            return _run(Campaign(run, writer, pool), budget, folder, console)
+
+
+def status(folder: Path, console: Console) -> None:
+    """Print what the run has found so far and whether it is running."""
+    run = Run(folder)
+    config = CampaignConfig.from_json(run.manifest["config"])
+    tally = Tally(config.objectives, config.budget, config.search.population)
+    tally.load(run.records())
+    tally.generation = run.spent().generations
+    writer = run.writer()
+    stopped = "not running" if config.budget.reached(run.spent()) else f"not running; go on: gevo resume {folder.name}"
+    lines = {
+        "run": f"{folder}, begun {run.manifest['created']}",
+        "workload": config.workload,
+        "now": f"running, process {writer}" if writer else stopped,
+        "budget": config.budget.text,
+        "spent": f"{span(tally.elapsed_s)}, {tally.records} evaluations, {tally.generation} generations",
+        "outcomes": outcomes_text(tally),
+        "known programs": f"{tally.answered} variants were answered by their fingerprint",
+        **{f"best {name}": f"{versus(r, tally.base, name)}, {r.id}" for name, r in tally.best.items()},
+    }
+    _print_pairs(lines, console)
+
+
+def list_runs(run_dir: Path, console: Console) -> None:
+    """Print the runs in a folder, the newest last."""
+    shown = Table("run", "workload", "evaluations", "state", box=None)
+    for folder in runs_in(run_dir):
+        run = Run(folder)
+        state = f"running, process {run.writer()}" if run.writer() else "not running"
+        shown.add_row(folder.name, run.manifest["config"]["workload"], str(len(run.records())), state)
+    console.print(shown if shown.row_count else f"No runs in {run_dir}. Start one: gevo search digits --for 1m")
+
+
+def show_front(folder: Path, as_json: bool, picture: Path | None, console: Console) -> None:
+    """Print the front as a table or JSON; draw it too if `picture` is given."""
+    run = Run(folder)
+    found = front(run.records(), run.manifest["config"]["objectives"], run.manifest["floors"])
+    if found is None:
+        console.print("No valid record yet")
+        return
+    if picture is not None:
+        plot(found, picture, f"{folder.name}: {run.manifest['config']['workload']}")
+        console.print(f"Wrote {picture}", highlight=False)
+    if as_json:
+        print(json.dumps(found.to_json(), indent=1, allow_nan=False))
+        return
+    console.print(table(found, folder.name))
+    console.print(f"How measured: {methods_text(found)}", highlight=False, style="dim")
+
+
+def show(folder: Path, identifier: str, rerun: bool, console: Console) -> None:
+    """Print one record; with `rerun`, evaluate it again beside it."""
+    run = Run(folder)
+    record = run.record(identifier)
+    base = next((r for r in run.records() if not r.genome.size), None)
+    result = record.result
+    _print_pairs(
+        {
+            "record": f"{record.id}, generation {record.generation}, key {record.key}",
+            "parents": ", ".join(record.parents) or "none",
+            "outcome": f"{result.outcome}" + (f" in {result.stage}" if result.stage else ""),
+            **({"detail": result.detail} if result.detail else {}),
+            **({"answered by": result.answered_by} if result.answered_by else {}),
+            "stages": ", ".join(f"{name} {seconds:.3f} s" for name, seconds in result.stage_s.items()) or "none",
+            "kernels": f"{result.cache_hits} from the cache, {result.cache_misses} compiled",
+            **{f"edit {n}": _edit_text(edit.to_json()) for n, edit in enumerate(record.genome.edits, 1)},
+        },
+        console,
+    )
+    again = _again(run, record) if rerun else None
+    console.print(_measures(record, base, again))
+    if again is not None and not again.ok:
+        console.print(f"Now: {again.outcome} in {again.stage}: {again.detail}", highlight=False)
+
+
+def export(folder: Path, identifier: str, to: Path, console: Console) -> None:
+    from gevo.export import export
+
+    run = Run(folder)
+    export(run, reopened(run.manifest, folder), run.record(identifier), to)
+    console.print(f"Wrote {to}. Use it with: step = gevo.load({str(to)!r})", highlight=False, soft_wrap=True)
+
+
+def workloads(console: Console) -> None:
+    from workloads.catalog import ABOUT, FORMS, SHIPPED
+
+    shown = Table("workload", "what it is", box=None)
+    for name in SHIPPED:
+        shown.add_row(name, ABOUT[name])
+    console.print(shown)
+    console.print(f"{FORMS}.", highlight=False)
+
+
+def doctor(run_dir: Path, console: Console) -> int:
+    """Print what works here; 1 if something is missing that every search needs."""
+    from gevo.doctor import State, examine
+
+    shown = Table("what", "state", "found", "to do", box=None)
+    findings = examine(run_dir)
+    for finding in findings:
+        shown.add_row(finding.name, str(finding.state), finding.found, finding.todo)
+    console.print(shown)
+    return int(any(f.state is State.MISSING for f in findings))
+
+
+def _run(campaign: Campaign, budget: Budget, folder: Path, console: Console) -> int:
+    console.print(f"Searching until {budget.text}; Ctrl-C stops and keeps everything", highlight=False)
+    with view_for(console) as view, _term_as_interrupt():
+        campaign.watch = view
+        ending = campaign.run(budget)
+    view.show(campaign.tally) if not console.is_terminal else None
+    console.print(f"Stopped: {ending}.", highlight=False)
+    show_front(folder, as_json=False, picture=None, console=console)
+    if ending is Ending.INTERRUPTED:
+        console.print(f"Go on with: gevo resume {folder.name}", highlight=False)
+        return INTERRUPTED
+    return 0
+
+
+@contextmanager
+def _term_as_interrupt() -> Generator[None]:
+    """SIGTERM stops a search as Ctrl-C does."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _again(run: Run, record: Record) -> Result:
+    from fitness.pool import Pool
+
+    context: Context = reopened(run.manifest, run.folder)
+    with Pool(context, 1, base_result(run.manifest)) as pool:
+        return pool.evaluate([record.genome.to_json()], {})[0]
+
+
+def _measures(record: Record, base: Record | None, again: Result | None) -> Table:
+    shown = Table("objective", "value", "spread", "method", box=None)
+    if again is not None:
+        shown.add_column("now")
+    for name, measure in record.result.objectives.items():
+        cells = [name, versus(record, base, name), f"{measure.spread:.3g}", measure.method]
+        if again is not None:
+            cells.append(versus(replace(record, result=again), base, name) if again.ok else "-")
+        shown.add_row(*cells)
+    return shown
+
+
+def _edit_text(edit: dict[str, Any]) -> str:
+    fields = ", ".join(f"{name}={json.dumps(value)}" for name, value in edit.items() if name != "kind")
+    return f"{edit['kind']} {fields}"
+
+
+def _print_pairs(pairs: dict[str, str], console: Console) -> None:
+    shown = Table(box=None, show_header=False, pad_edge=False)
+    shown.add_column(style="dim", no_wrap=True)
+    shown.add_column(overflow="fold")
+    for name, text in pairs.items():
+        shown.add_row(name, text)
+    console.print(shown, highlight=False)

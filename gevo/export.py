@@ -1,0 +1,49 @@
+"""A record as a program folder that runs without the search half of gevo."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from fitness.job import Context
+from gevo.errors import CampaignError, Unwritable
+from gevo.ir_child import in_child
+from gevo.record import Record
+from gevo.store import Run
+
+
+def export(run: Run, context: Context, record: Record, to: Path) -> None:
+    """Compile the record's variant again and write its program, with where it came from, into `to`."""
+    if not record.result.ok:
+        raise CampaignError(
+            f"{record.id} ended as {record.result.outcome} in stage {record.result.stage!r}: nothing to export",
+            run.folder,
+            "Take a record of `gevo front`",
+        )
+    if to.exists() and any(to.iterdir()):
+        raise Unwritable("the folder is not empty", to, "Give a new one with --to")
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unwritable(f"cannot be made: {error.strerror}", to, "Give a folder you may write to with --to") from error
+    extra = {
+        "run": run.folder.name,
+        "record": record.id,
+        "workload": run.manifest["config"]["workload"],
+        "objectives": {name: asdict(measure) for name, measure in record.result.objectives.items()},
+        "runtime_ratio": record.result.runtime_ratio if "runtime_s" in record.result.objectives else None,
+        "base": {name: run.manifest["base"][name] for name in run.manifest["config"]["objectives"]},
+        "machine": run.manifest["machine"],
+        "base_sha256": run.manifest["base_sha256"],
+        "key": record.key,
+        "genome": record.genome.to_json(),
+    }
+    in_child(
+        "export",
+        prepared=context.prepared,
+        base=context.base,
+        cache=context.cache,
+        genome=record.genome.to_json(),
+        extra=extra,
+        to=str(to.absolute()),
+    )

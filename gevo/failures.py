@@ -1,0 +1,44 @@
+"""An exception as the command line tells it: one message and its exit code, by the table in `errors`."""
+
+from __future__ import annotations
+
+import typer
+
+from fitness.errors import FitnessError
+from gevo.errors import INTERRUPTED, BaseFails, CampaignError, ExtraMissing, Unsupported, Unwritable
+from mlir_passes.errors import PassError
+from workloads.errors import WorkloadError
+
+WORKLOAD, DATA, BUG = 3, 8, 1
+USAGE_ERROR = typer.BadParameter.__base__  # click's, which newer versions of typer bring along privately
+
+
+def explained(error: BaseException) -> tuple[int, str]:
+    """Exit code and message of what ended a command."""
+    if isinstance(error, (KeyboardInterrupt, typer.Abort)):
+        return INTERRUPTED, "Stopped"
+    if isinstance(error, CampaignError):
+        return error.code, _message(error.what, error.where, error.todo)
+    if isinstance(error, WorkloadError):
+        return _workload_code(error), _message(error.what, error.where, error.todo)
+    if isinstance(error, FitnessError):
+        return BaseFails.code, str(error)
+    if isinstance(error, PassError):
+        return Unsupported.code, str(error)
+    if isinstance(error, PermissionError):
+        return Unwritable.code, f"{error.filename}: {error.strerror}. Give a folder you may write to"
+    if isinstance(error, USAGE_ERROR):  # type: ignore[arg-type]
+        return CampaignError.code, f"{error.format_message().rstrip('. ')}. See --help"  # type: ignore[attr-defined]
+    return BUG, f"A bug in gevo: {type(error).__name__}: {error}. Run again with `gevo --debug ...` for the traceback"
+
+
+def _message(what: str, where: str, todo: str) -> str:
+    text = f"{where}: {what}" if where else what
+    return f"{text}. {todo}" if todo else text
+
+
+def _workload_code(error: WorkloadError) -> int:
+    """Which code a workload's failure has: that a package or the data is missing is one the user can mend."""
+    if "is not installed" in error.what:
+        return ExtraMissing.code
+    return DATA if "not on this machine" in error.what else WORKLOAD

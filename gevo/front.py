@@ -1,0 +1,158 @@
+"""The front of a run: the records that no other dominates, as figures beside the base, a table, a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gevo.errors import ExtraMissing, RunDamaged
+from gevo.objectives import figure, point
+from gevo.record import Record, versus
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Front:
+    """Non-dominated records by the first objective, the base, and how each objective was measured.
+
+    base_on_front: whether nothing found so far dominates the base.
+    """
+
+    objectives: tuple[str, ...]
+    base: Record
+    members: tuple[Record, ...]
+    methods: dict[str, str]
+    base_on_front: bool
+
+    @property
+    def rows(self) -> tuple[Record, ...]:
+        """Members with the base among them, even where it is dominated."""
+        return self.members if self.base_on_front else (*self.members, self.base)
+
+    def ratio(self, record: Record, objective: str) -> float:
+        """The record's figure over the base's; nan where the base's is 0."""
+        base = figure(self.base.result, objective)
+        return figure(record.result, objective) / base if base else float("nan")
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "objectives": list(self.objectives),
+            "methods": self.methods,
+            "base": self.base.id,
+            "base_on_front": self.base_on_front,
+            "records": [self._row(r) for r in self.rows],
+        }
+
+    def _row(self, record: Record) -> dict[str, Any]:
+        measures = {name: asdict(record.result.objectives[name]) for name in self.objectives}
+        for name, measure in measures.items():
+            ratio = self.ratio(record, name)
+            measure["ratio"] = ratio if ratio == ratio else None
+        return {
+            "id": record.id,
+            "base": record is self.base,
+            "edits": record.genome.size,
+            "objectives": measures,
+            "genome": record.genome.to_json(),
+        }
+
+
+def front(records: Sequence[Record], objectives: Sequence[str], floors: Mapping[str, float]) -> Front | None:
+    """The front of all valid records; None while there is no base record.
+
+    Of records that rank the same, the one with the fewest edits stays, then the oldest; so a neutral edit never
+    stands beside the base. Raises RunDamaged if the records measure energy in more than one way.
+    """
+    from gevo.selection import non_dominated
+
+    valid = [r for r in records if r.result.ok and all(name in r.result.objectives for name in objectives)]
+    base = next((r for r in valid if not r.genome.size), None)
+    if base is None:
+        return None
+    _refuse_mixed_energy(valid, objectives)
+    best: dict[tuple[float, ...], Record] = {}
+    for record in sorted(valid, key=lambda r: (r.genome.size, r.id)):
+        best.setdefault(point(record.result, objectives, floors), record)
+    points = list(best)
+    members = [best[points[i]] for i in non_dominated(points)]
+    members.sort(key=lambda r: (figure(r.result, objectives[0]), r.id))
+    methods = {name: base.result.objectives[name].method for name in objectives}
+    return Front(tuple(objectives), base, tuple(members), methods, base in members)
+
+
+def table(front: Front, name: str) -> Table:
+    """The front as a rich table: each value with its ratio to the base, or its difference for the error."""
+    from rich.table import Table
+
+    table = Table(title=f"Front of {name}: {len(front.members)} variants that no other dominates", title_justify="left")
+    table.add_column("id")
+    table.add_column("edits", justify="right")
+    for objective in front.objectives:
+        table.add_column(objective, justify="right")
+    for record in front.rows:
+        label = record.id
+        if record is front.base:
+            label += " base" if front.base_on_front else " base, dominated"
+        cells = [versus(record, front.base, objective) for objective in front.objectives]
+        table.add_row(label, str(record.genome.size), *cells, style="bold" if record is front.base else "")
+    return table
+
+
+def methods_text(front: Front) -> str:
+    """How each figure was obtained, one line."""
+    return "; ".join(f"{name}: {method}" for name, method in front.methods.items())
+
+
+def plot(front: Front, path: Path, title: str) -> None:
+    """Write a PNG, PDF or SVG: each further objective against the first, base marked."""
+    try:
+        import matplotlib
+    except ModuleNotFoundError as error:
+        raise ExtraMissing(
+            "matplotlib is not installed", "--plot", "Install it with: pip install 'gevo[report]'"
+        ) from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    first, others = front.objectives[0], front.objectives[1:] or front.objectives[:1]
+    drawing, panels = pyplot.subplots(1, len(others), figsize=(4.2 * len(others), 3.8), squeeze=False)
+    for panel, other in zip(panels[0], others, strict=True):
+        spots = [(_height(front, r, first), _height(front, r, other)) for r in front.members if r is not front.base]
+        panel.scatter(*(zip(*spots, strict=True) if spots else ([], [])), s=18, color="#1f77b4", label="front")
+        panel.scatter(_height(front, front.base, first), _height(front, front.base, other), marker="*", s=110,
+                      color="#d62728", label="base")  # fmt: skip
+        panel.set_xlabel(_axis(first))
+        panel.set_ylabel(_axis(other))
+        panel.grid(alpha=0.3)
+    panels[0][0].legend()
+    drawing.suptitle(title)
+    drawing.tight_layout()
+    drawing.savefig(path, dpi=120)
+    pyplot.close(drawing)
+
+
+def _height(front: Front, record: Record, objective: str) -> float:
+    return record.value(objective) if objective == "error" else front.ratio(record, objective)
+
+
+def _axis(objective: str) -> str:
+    return "error" if objective == "error" else f"{objective}, ratio to base"
+
+
+def _refuse_mixed_energy(records: Sequence[Record], objectives: Sequence[str]) -> None:
+    if "energy_j" not in objectives:
+        return
+    first: dict[str, str] = {}
+    for record in records:
+        first.setdefault(record.result.objectives["energy_j"].method, record.id)
+    if len(first) > 1:
+        ways = ", ".join(f"{method} ({identifier})" for method, identifier in first.items())
+        raise RunDamaged(
+            f"energy was measured in several ways, which do not compare: {ways}",
+            "front",
+            "Start a new run with one method, or leave energy_j out with --objectives",
+        )

@@ -1,0 +1,81 @@
+"""Work on IR in a process of its own: MLIR may abort on IR it does not expect, and must not take a search along.
+
+`python -m gevo.ir_child TASK JSON` runs one task of the table and prints its failure, if any, as the last line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gevo.errors import BaseFails, CampaignError, Unsupported
+
+
+def in_child(task: str, **arguments: Any) -> None:
+    """Run `task` in a child; raises Unsupported or BaseFails with what went wrong there."""
+    root = str(Path(__file__).resolve().parent.parent)
+    inherited = os.environ.get("PYTHONPATH")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([root, *([inherited] if inherited else [])])}
+    command = [sys.executable, "-m", "gevo.ir_child", task, json.dumps(arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return
+    lines = done.stdout.strip().splitlines()
+    if lines and lines[-1].startswith("{"):
+        failure = json.loads(lines[-1])
+        raise {"unsupported": Unsupported, "base": BaseFails}[failure["kind"]](failure["what"])
+    last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+    raise Unsupported(f"the compiler's process died with code {done.returncode}: {last}", task)
+
+
+def make_base(prepared: str, folder: str) -> None:
+    """base.mlir and space.json of a prepared workload, into `folder`."""
+    from mlir_passes.canonical import write_base
+    from workloads.workload import PreparedWorkload
+
+    workload = PreparedWorkload.load(Path(prepared))
+    state = workload.signature.state
+    write_base(workload.step_text, len(state), [s.name for s in state], Path(folder))
+
+
+def export(prepared: str, base: str, cache: str, genome: Mapping[str, Any], extra: Mapping[str, Any], to: str) -> None:
+    """The program of a variant, into the folder `to`."""
+    from fitness.program import save_program
+    from gevo.genome import Genome
+    from mlir_passes.objects import ObjectCache
+    from mlir_passes.pipeline import apply_genome, compile_program
+    from workloads.workload import PreparedWorkload
+
+    signature = PreparedWorkload.load(Path(prepared)).signature
+    variant = apply_genome(Path(base).read_text(), Genome.from_json(genome).edits)
+    sizes = len(signature.state), len(signature.batch)
+    program = compile_program(variant.text, "step", *sizes, ObjectCache(Path(cache)))
+    facts = {**extra, "signature": signature.to_json(), "fingerprint": variant.fingerprint}
+    save_program(Path(to), program, facts, {"step.mlir": variant.text})
+
+
+TASKS: dict[str, Callable[..., None]] = {"make_base": make_base, "export": export}
+
+
+def _main(task: str, arguments: str) -> int:
+    from fitness.errors import FitnessError
+    from mlir_passes.errors import PassError
+
+    try:
+        TASKS[task](**json.loads(arguments))
+    except PassError as error:
+        print(json.dumps({"kind": "unsupported", "what": str(error)}))
+        return 1
+    except (FitnessError, CampaignError) as error:
+        print(json.dumps({"kind": "base", "what": str(error)}))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(*sys.argv[1:]))

@@ -1,0 +1,127 @@
+"""A run's folder from a configuration, and the evaluators' context from a run's folder."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fitness.job import Context
+from fitness.result import Result
+from gevo.config import CampaignConfig
+from gevo.errors import BaseFails, NotFound, RunDamaged, RunExists, Unwritable
+from gevo.genome import IDENTITY
+from gevo.ir_child import in_child
+from gevo.machine import machine, versions
+from gevo.objectives import bounds, floors, not_finite
+from gevo.record import Record, record_id
+from workloads.cache import cache_folder
+from workloads.errors import WorkloadError
+from workloads.prepare import prepare
+from workloads.workload import PreparedWorkload
+
+
+@contextmanager
+def new_folder(folder: Path) -> Generator[Path]:
+    """A new folder for a run; taken away again if the run fails before its manifest is written."""
+    if folder.exists():
+        raise RunExists(
+            "a run of this name exists", folder, f"Go on with `gevo resume {folder.name}`, or give another --name"
+        )
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise Unwritable(
+            f"cannot be made: {error.strerror}", folder, "Give a folder you may write to: --run-dir"
+        ) from error
+    try:
+        yield folder
+    finally:
+        if not (folder / "manifest.json").is_file():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def context_for(config: CampaignConfig, prepared: PreparedWorkload, folder: Path) -> Context:
+    """What evaluators of this run are given."""
+    return Context(
+        prepared=str(prepared.folder),
+        base=str((folder / "base.mlir").absolute()),
+        cache=str(cache_folder() / "objects"),
+        objectives=config.objectives,
+        target=config.target,
+        memory_budget=config.memory_budget,
+    )
+
+
+def lay_out(config: CampaignConfig, folder: Path) -> PreparedWorkload:
+    """Prepare the workload and write base.mlir and space.json into `folder`."""
+    prepared = prepare(config.workload)
+    in_child("make_base", prepared=str(prepared.folder), folder=str(folder))
+    return prepared
+
+
+def manifest(config: CampaignConfig, context: Context, base: Result, folder: Path) -> dict[str, Any]:
+    """All that is frozen when a campaign starts; raises BaseFails if the base cannot be ranked against."""
+    problem = not_finite(base, config.objectives) if base.ok else f"{base.outcome} in {base.stage}: {base.detail}"
+    if problem:
+        raise BaseFails(f"the base step cannot be measured: {problem}", config.workload, "Fix the step first")
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "config": config.to_json(),
+        "context": context.to_json(),
+        "step_sha256": _digest(Path(context.prepared) / "step.mlir"),
+        "base_sha256": _digest(folder / "base.mlir"),
+        "space_sha256": _digest(folder / "space.json"),
+        "versions": versions(),
+        "machine": machine(),
+        "base": Record(record_id(1), 0, IDENTITY, (), 0.0, base).to_row(),
+        "floors": floors(base, config.objectives),
+        "bounds": bounds(base, config.objectives),
+    }
+
+
+def reopened(manifest: dict[str, Any], folder: Path) -> Context:
+    """The context of an earlier run, here and now; the workload is prepared again if its folder is gone."""
+    config = CampaignConfig.from_json(manifest["config"])
+    for name in ("base.mlir", "space.json"):
+        key = f"{name.partition('.')[0]}_sha256"
+        if not (folder / name).is_file() or _digest(folder / name) != manifest[key]:
+            raise RunDamaged(f"{name} is missing or was changed since the run began", folder, "Restore it from a copy")
+    try:
+        prepared = PreparedWorkload.load(Path(manifest["context"]["prepared"]))
+    except WorkloadError:
+        prepared = prepare(config.workload)
+    if _digest(prepared.folder / "step.mlir") != manifest["step_sha256"]:
+        raise RunDamaged(f"{config.workload} is another step than when the run began", folder, "Start a new run")
+    here = context_for(config, prepared, folder)
+    then = Context.from_json(manifest["context"])
+    return replace(then, prepared=here.prepared, base=here.base, cache=here.cache)
+
+
+def base_result(manifest: dict[str, Any]) -> Result:
+    """The base as measured when the run began: what every ratio of the run refers to."""
+    return Record.from_row(manifest["base"]).result
+
+
+def find_run(name: str, run_dir: Path) -> Path:
+    """The folder that `name` means: a path, or a name in `run_dir`; raises NotFound listing the runs there are."""
+    for folder in (Path(name), run_dir / name):
+        if (folder / "manifest.json").is_file():
+            return folder
+    known = ", ".join(p.name for p in runs_in(run_dir)) or "none"
+    raise NotFound(f"unknown run {name!r}; runs there: {known}", run_dir, "Start one with `gevo search`")
+
+
+def runs_in(run_dir: Path) -> list[Path]:
+    """Folders of the runs in `run_dir`, the newest last."""
+    found = [p.parent for p in run_dir.glob("*/manifest.json")]
+    return sorted(found, key=lambda p: (p / "manifest.json").stat().st_mtime)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

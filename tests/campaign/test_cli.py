@@ -1,0 +1,329 @@
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from synthetic import FakePool, make_space
+
+from fitness.errors import FitnessError
+from fitness.job import Context
+from gevo import cli, launch
+from gevo.errors import Unsupported
+from gevo.store import RunWriter
+from workloads.errors import WorkloadError
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def gevo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line in an empty folder, with a made-up workload and evaluator behind it."""
+
+    def lay_out(config: Any, folder: Path) -> SimpleNamespace:
+        (folder / "base.mlir").write_text("module {}\n")
+        make_space().save(folder / "space.json")
+        return SimpleNamespace(folder=prepared)
+
+    prepared = tmp_path / "prepared"
+    prepared.mkdir()
+    (prepared / "step.mlir").write_text("module {}\n")
+    context = Context(str(prepared), "base.mlir", "cache")
+    pool = SimpleNamespace(Pool=lambda context, workers, base=None: FakePool(workers))
+    monkeypatch.setitem(sys.modules, "fitness.pool", pool)
+    monkeypatch.setattr("gevo.commands.lay_out", lay_out)
+    monkeypatch.setattr("gevo.commands.context_for", lambda config, prepared, folder: context)
+    monkeypatch.setattr("gevo.commands.reopened", lambda manifest, folder: context)
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as end:
+            cli.main(list(arguments))
+        out, err = capsys.readouterr()
+        return int(end.value.code or 0), out, err
+
+    return run
+
+
+@pytest.fixture
+def night(gevo: Cli) -> Path:
+    assert gevo("search", "digits", "--generations", "4", "--population", "8", "--name", "night")[0] == 0
+    return Path("runs/night")
+
+
+def test_search_writes_a_run_and_prints_its_front(gevo: Cli) -> None:
+    code, out, _ = gevo(
+        "search", "digits", "--evaluations", "20", "--population", "8", "--name", "night", "--seed", "3"
+    )
+    assert code == 0
+    assert "20 evaluated" in out and "Stopped: the budget is spent." in out
+    assert "r0001 base" in out and "energy_j: model:fake" in out
+    manifest = json.loads(Path("runs/night/manifest.json").read_text())
+    assert manifest["config"]["seed"] == 3 and manifest["config"]["budget"]["evaluations"] == 20
+    assert {"versions", "machine", "floors", "bounds", "base", "step_sha256"} <= set(manifest)
+    assert sorted(p.name for p in Path("runs/night").iterdir()) == [
+        "base.mlir", "lock", "log.jsonl", "manifest.json", "records", "space.json", "state.json",
+    ]  # fmt: skip
+
+
+def test_resume_uses_up_the_budget_or_adds_to_it(gevo: Cli, night: Path) -> None:
+    assert "The budget of this run is spent (4 generations)" in gevo("resume", "night")[1]
+    code, out, _ = gevo("resume", "night", "--evaluations", "5")
+    assert code == 0 and "37 evaluations" in out.replace("until 37 evaluations", "37 evaluations")
+    assert "37 evaluations" in gevo("status", "night")[1]
+
+
+def test_resume_says_what_it_cut_off(gevo: Cli, night: Path) -> None:
+    (night / "log.jsonl").write_bytes(b"1234 56")
+    code, out, _ = gevo("resume", "night", "--generations", "1")
+    assert code == 0 and "Cut a torn record of 7 bytes off the log" in out
+
+
+def test_status_lists_runs_and_shows_one(gevo: Cli, night: Path) -> None:
+    assert "night" in gevo("status")[1]
+    _, out, _ = gevo("status", "runs/night")
+    assert "not running" in out and "32 evaluations, 4 generations" in out
+    assert "best runtime_s" in out and " ok, " in out
+
+
+def test_front_as_table_json_and_picture(gevo: Cli, night: Path) -> None:
+    code, out, _ = gevo("front", "night")
+    assert code == 0 and "base" in out and "x)" in out
+    data = json.loads(gevo("front", "night", "--json")[1])
+    base = next(r for r in data["records"] if r["base"])
+    assert base["id"] == "r0001" and base["objectives"]["runtime_s"]["ratio"] == 1.0
+    assert data["methods"]["energy_j"] == "model:fake"
+    assert len(data["records"]) > 1
+    pytest.importorskip("matplotlib")
+    assert gevo("front", "night", "--plot", "front.png")[0] == 0
+    assert Path("front.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_show_prints_a_record_and_its_rerun(gevo: Cli, night: Path) -> None:
+    code, out, _ = gevo("show", "night", "r0001", "--rerun")
+    assert code == 0 and "outcome" in out and "now" in out and "1.000x" in out
+    best = json.loads(gevo("front", "night", "--json")[1])["records"][0]["id"]
+    assert "edit 1" in gevo("show", "night", best)[1]
+
+
+def unknown_workload(gevo: Cli) -> tuple[str, ...]:
+    return ("search", "digit")
+
+
+def bad_duration(gevo: Cli) -> tuple[str, ...]:
+    return ("search", "digits", "--for", "soon")
+
+
+def bad_size(gevo: Cli) -> tuple[str, ...]:
+    return ("search", "digits", "--memory-budget", "4 apples")
+
+
+def bad_objective(gevo: Cli) -> tuple[str, ...]:
+    return ("search", "digits", "--objectives", "runtime_s,beauty")
+
+
+def bad_target(gevo: Cli) -> tuple[str, ...]:
+    return ("search", "digits", "--target", "abacus")
+
+
+def unknown_run(gevo: Cli) -> tuple[str, ...]:
+    return ("front", "day")
+
+
+def unknown_record(gevo: Cli) -> tuple[str, ...]:
+    return ("show", "night", "r9999")
+
+
+def existing_run(gevo: Cli) -> tuple[str, ...]:
+    return ("search", "digits", "--name", "night")
+
+
+def unwritable_folder(gevo: Cli) -> tuple[str, ...]:
+    Path("file").write_text("")
+    return ("search", "digits", "--run-dir", "file")
+
+
+def torn_in_the_middle(gevo: Cli) -> tuple[str, ...]:
+    gevo("resume", "night", "--evaluations", "4")
+    log = Path("runs/night/log.jsonl")
+    log.write_bytes(log.read_bytes().replace(b'"generation"', b'"Generation"', 1))
+    return ("resume", "night", "--evaluations", "4")
+
+
+def failed_record(gevo: Cli) -> tuple[str, ...]:
+    from gevo.store import Run
+
+    failed = next(r for r in Run(Path("runs/night")).records() if not r.result.ok)
+    return ("export", "night", failed.id, "--to", "out")
+
+
+def full_folder(gevo: Cli) -> tuple[str, ...]:
+    Path("out").mkdir()
+    Path("out/mine.txt").write_text("")
+    return ("export", "night", "r0001", "--to", "out")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "code", "text"),
+    [
+        (unknown_workload, 3, "'digit': unknown workload"),
+        (bad_duration, 2, "--for: expected a duration such as 90s"),
+        (bad_size, 2, "--memory-budget: expected a size such as 4MiB"),
+        (bad_objective, 2, "unknown objective 'beauty'; known: runtime_s"),
+        (bad_target, 2, "unknown target 'abacus'; known: cpu"),
+        (unknown_run, 10, "unknown run 'day'; runs there: night"),
+        (unknown_record, 10, "no record 'r9999'"),
+        (existing_run, 12, "a run of this name exists"),
+        (unwritable_folder, 5, "cannot be made: Not a directory"),
+        (torn_in_the_middle, 7, "line 1 fails its checksum"),
+        (failed_record, 2, "nothing to export"),
+        (full_folder, 5, "the folder is not empty"),
+    ],
+)
+def test_wrong_usage_is_one_message_and_a_code(
+    gevo: Cli, night: Path, prepare: Callable[[Cli], tuple[str, ...]], code: int, text: str
+) -> None:
+    got, _, message = gevo(*prepare(gevo))
+    assert got == code and text in message
+    assert message.startswith("gevo: ") and len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (WorkloadError("scikit-learn is not installed, and the digits come with it", "digits", "Run pip"), 9),
+        (WorkloadError("Fashion-MNIST is not on this machine", "fashion_mnist", "Run `make data`"), 8),
+        (WorkloadError("the frontend's process died", "x.py", "See it"), 3),
+        (Unsupported("op17 is stablehlo.custom_call"), 4),
+        (FitnessError("the base does not run"), 11),
+        (PermissionError(13, "Permission denied", "runs"), 5),
+        (KeyboardInterrupt(), 130),
+        (RuntimeError("oops"), 1),
+    ],
+)
+def test_failure_before_the_search_leaves_no_folder(
+    gevo: Cli, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("gevo.commands.lay_out", fail)
+    got, _, message = gevo("search", "digits", "--name", "night")
+    assert got == code and len(message.splitlines()) == (0 if code == 130 else 1)
+    assert not Path("runs/night").exists()
+
+
+def test_debug_shows_the_traceback(gevo: Cli) -> None:
+    with pytest.raises(Exception, match="unknown run 'day'"):
+        cli.main(["--debug", "front", "day"])
+
+
+def test_locked_run_names_the_writer(gevo: Cli, night: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from gevo.store import RunWriter\n"
+        "with RunWriter(Path(sys.argv[1])): print('in', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, night.absolute()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(launch.__file__).parent.parent,
+    )
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == "in\n"
+        got, _, message = gevo("resume", "night", "--for", "1s")
+        assert got == 6 and f"process {holder.pid} writes to this run" in message
+        assert f"running, process {holder.pid}" in gevo("status", "night")[1]
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def test_ctrl_c_stops_with_130_and_says_how_to_go_on(gevo: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(FakePool):
+        def evaluate(self, *arguments: Any) -> Any:
+            super().evaluate(*arguments)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["fitness.pool"], "Pool", lambda context, workers, base=None: Interrupted(workers))
+    code, out, _ = gevo("search", "digits", "--population", "8", "--name", "night")
+    assert code == 130 and "Go on with: gevo resume night" in out
+
+
+def test_missing_plot_package_is_said(gevo: Cli, night: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, _, message = gevo("front", "night", "--plot", "front.png")
+    assert code == 9 and "pip install 'gevo[report]'" in message
+
+
+def test_mixed_energy_methods_are_refused(gevo: Cli, night: Path) -> None:
+    from dataclasses import replace
+
+    from fitness.result import Measure
+    from gevo.store import Run
+
+    record = Run(night).records()[0]
+    objectives = {**record.result.objectives, "energy_j": Measure(1.0, "rapl")}
+    with RunWriter(night) as writer:
+        writer.append(replace(record, id="r0999", result=replace(record.result, objectives=objectives)))
+    code, _, message = gevo("front", "night")
+    assert code == 7 and "model:fake (r0001), rapl (r0999)" in message
+
+
+def test_a_changed_base_is_refused(night: Path) -> None:
+    manifest = json.loads((night / "manifest.json").read_text())
+    (night / "base.mlir").write_text("module { }\n")
+    with pytest.raises(Exception, match=r"base\.mlir is missing or was changed"):
+        launch.reopened(manifest, night)
+
+
+def test_doctor_and_workloads_answer(gevo: Cli) -> None:
+    code, out, _ = gevo("doctor")
+    assert code in (0, 1) and "libLLVM" in out and "run folder" in out
+    assert "twofc" in gevo("workloads")[1]
+
+
+@pytest.mark.parametrize("command", ["search", "resume", "status", "front", "show", "export", "workloads", "doctor"])
+def test_every_command_teaches_by_an_example(gevo: Cli, command: str) -> None:
+    code, out, _ = gevo(command, "--help")
+    assert code == 0 and f"Example:\n    gevo {command}" in out
+
+
+def test_help_answers_in_under_three_tenths_of_a_second() -> None:
+    root = Path(launch.__file__).parent.parent
+    times: list[float] = []
+    for _ in range(5):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "gevo", "--help"], check=True, capture_output=True, cwd=root)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.3
+
+
+def test_help_imports_nothing_heavy() -> None:
+    root = Path(launch.__file__).parent.parent
+    code = "import sys, gevo.cli; print(sorted(set(sys.modules) & {'numpy', 'pyarrow', 'deap', 'rich', 'mlir', 'jax'}))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=root)
+    assert done.stdout == "[]\n"
+
+
+def test_record_rows_have_the_documented_columns(night: Path) -> None:
+    import pyarrow.parquet as pq
+
+    from gevo.store import SCHEMA
+
+    assert pq.read_schema(night / "records" / "gen-00000.parquet").equals(SCHEMA)
+    text = (Path(launch.__file__).parent.parent / "runs" / "README.md").read_text()
+    documented = text.replace("<objective>", "runtime_s")
+    for column in SCHEMA.names:
+        base = (
+            column.replace("peak_bytes_", "runtime_s_")
+            .replace("energy_j_", "runtime_s_")
+            .replace("error_", "runtime_s_")
+        )
+        assert f"`{base}`" in documented, column
