@@ -110,7 +110,9 @@ def _time(bench: Bench, runner: CpuRunner, program: Program) -> Timed | Failure:
 
 
 def _runtime(timed: Timed, rounds: int) -> Measure:
-    return Measure(timed.ratio * timed.base_s, f"min of {rounds} windows, ratio to base", timed.spread * timed.base_s)
+    return Measure(
+        timed.ratio * timed.base_s, f"median ratio to base of {rounds} window pairs", timed.spread * timed.base_s
+    )
 
 
 def _failure(error: Exception, clock: _Clock) -> Failure:

@@ -1,4 +1,9 @@
-"""Time of a variant as a ratio to the base: interleaved windows in one process, checked results, physical values."""
+"""Time of a variant as a ratio to the base: interleaved windows in one process, checked results, physical values.
+
+A window's value is the median of its calls, which leaves out a call that was preempted. The ratio is the median
+over pairs of neighbouring windows, because contention on a shared core comes and goes in phases: both windows of
+a pair see the same phase, two minima need not.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +30,7 @@ _LANES = 12  # independent multiply-adds in flight: latency 4 x 2 units, and som
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of one step, minimum over windows; ratio of the two minima; interquartile range of the paired ratios."""
+    """Seconds of one step, minimum over windows; median and interquartile range of the paired ratios."""
 
     runtime_s: float
     base_s: float
@@ -41,15 +46,15 @@ class Subject:
         self._expected: dict[int, bytes] = {}
 
     def window(self, calls: int) -> float:
-        """Seconds a step over `calls` steps from the snapshot; restoring and feeding batches are not timed."""
+        """Median seconds of `calls` steps from the snapshot; restoring and feeding batches are not timed."""
         self._reset()
-        total = 0
+        times: list[int] = []
         for call in range(calls):
             self.runner.write_batch(self._batches[call % len(self._batches)])
             start = time.perf_counter_ns()
             self.runner.run()
-            total += time.perf_counter_ns() - start
-        return total / calls * 1e-9
+            times.append(time.perf_counter_ns() - start)
+        return float(np.median(times)) * 1e-9
 
     def right(self, calls: int) -> bool:
         """Whether the last window of `calls` steps left what an untimed run of them leaves, bit for bit."""
@@ -69,16 +74,16 @@ class Subject:
 
 
 def compare(variant: Subject, base: Subject, timing: Timing) -> Timed | Failure:
-    """Time `variant` against `base`, window by window in turn."""
-    calls = [_calls(subject, timing.window_s) for subject in (variant, base)]
-    mine: list[float] = []
-    bases: list[float] = []
-    for _ in range(timing.rounds):
-        mine.append(variant.window(calls[0]))
-        if not variant.right(calls[0]):
-            return Failure(Outcome.WRONG, "the outputs of a timed run differ from those of an untimed one")
-        bases.append(base.window(calls[1]))
-    return summary(mine, bases)
+    """Time `variant` against `base`, window by window in turn; who goes first alternates."""
+    subjects = (variant, base)
+    calls = [_calls(subject, timing.window_s) for subject in subjects]
+    windows: tuple[list[float], list[float]] = ([], [])
+    for turn in range(timing.rounds):
+        for which in (turn % 2, 1 - turn % 2):
+            windows[which].append(subjects[which].window(calls[which]))
+            if not subjects[which].right(calls[which]):
+                return Failure(Outcome.WRONG, "the outputs of a timed run differ from those of an untimed one")
+    return summary(*windows)
 
 
 def summary(variant_s: Sequence[float], base_s: Sequence[float]) -> Timed | Failure:
@@ -87,8 +92,8 @@ def summary(variant_s: Sequence[float], base_s: Sequence[float]) -> Timed | Fail
     if odd:
         return Failure(Outcome.WRONG, f"a window took {odd[0]} s a step")
     pairs = np.array(variant_s) / np.array(base_s)
-    low, high = np.percentile(pairs, [25, 75])
-    return Timed(min(variant_s), min(base_s), min(variant_s) / min(base_s), float(high - low))
+    low, middle, high = (float(q) for q in np.percentile(pairs, [25, 50, 75]))
+    return Timed(min(variant_s), min(base_s), middle, high - low)
 
 
 def noise_floor(first: Subject, second: Subject, timing: Timing) -> float:
