@@ -22,6 +22,14 @@ def evaluator(context: Context) -> Callable[[Job, Any], Result | None]:
     return evaluate
 
 
+def real_evaluator(context: Context) -> Callable[[Job, Any], Result | None]:
+    """The real one; `{"do": "modules"}` asks what a worker that has the base loaded has imported."""
+    from fitness.evaluate import evaluator as real
+
+    inner = real(context)
+    return lambda job, channel: evaluate(job, channel) if "do" in job.genome else inner(job, channel)
+
+
 def evaluate(job: Job, channel: Any) -> Result | None:
     genome = job.genome
     channel.stage(genome.get("stage", "edit"))
