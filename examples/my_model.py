@@ -2,14 +2,15 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from workloads import Quality, Workload
 from workloads.data import digits
 
 
 def init(seed):
-    w = jax.random.normal(jax.random.key(seed), (64, 10)) / 8
-    return {"w": w, "b": jnp.zeros(10)}
+    w = np.random.default_rng(seed).standard_normal((64, 10), np.float32) / 8
+    return {"w": w, "b": np.zeros(10, np.float32)}
 
 
 def predict(state, x):

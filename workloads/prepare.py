@@ -16,36 +16,45 @@ from workloads.catalog import Source, resolve
 from workloads.errors import WorkloadError
 from workloads.workload import PreparedWorkload
 
-VERSIONED = ("jax", "jaxlib", "numpy", "scikit-learn")  # what a prepared workload depends on beside its files
+LIBRARIES = ("jax", "jaxlib", "numpy", "scikit-learn")  # by version
 HASHED_BYTES = 4 << 20  # a file up to this size is known by its content, a larger one by size and time of change
 
 
 def prepare(spec: str, cache: Path | None = None) -> PreparedWorkload:
     """The prepared workload that `spec` names, from the cache if neither its source nor its data changed.
 
-    The folder under `cache` (default: `cache_folder()`) never changes once it is there.
+    The folder under `cache` (default: `cache_folder()`) never changes once it is there. Data files and
+    libraries that are gone since do no harm: the arrays and the text made with them are in the cache.
     """
     source = resolve(spec)
     root = (cache or cache_folder()).absolute()
-    known = root / "workloads" / f"{_digest(f'{source.path}:{source.object}')}.sources.json"
+    known = root / "workloads" / f"{_digest(f'{source.path}:{source.object}')}.made-from.json"
     if known.is_file():
-        folder = _folder(root, source, json.loads(known.read_text()))
+        folder = _folder(root, source, _current(json.loads(known.read_text())))
         if folder.is_dir():
             return PreparedWorkload.load(folder)
     with temporary_folder(root / "workloads") as work:
         _run_frontend(source, work, root / "arrays")
         read = json.loads((work / "sources.json").read_text())
-        folder = publish(work, _folder(root, source, read))
-    _write_by_rename(known, json.dumps(read))
+        made_from = _current({name: "" for name in (str(source.path), *read, *LIBRARIES)})
+        folder = publish(work, _folder(root, source, made_from))
+    _write_by_rename(known, json.dumps(made_from))
     return PreparedWorkload.load(folder)
 
 
-def _folder(root: Path, source: Source, read: list[str]) -> Path:
-    """Where the prepared form of `source` lives, given the files that its frontend read."""
-    versions = [_version(name) for name in VERSIONED]
-    files = [_file_digest(Path(name)) for name in (str(source.path), *read)]
-    key = _digest(json.dumps([source.name, source.object, _own_digest(), versions, files]))
+def _folder(root: Path, source: Source, made_from: dict[str, str]) -> Path:
+    """Where the prepared form of `source` lives, given the digest of each file and library it was made from."""
+    key = _digest(json.dumps([source.name, source.object, _own_digest(), *made_from.values()]))
     return root / "workloads" / f"{source.name}-{key}"
+
+
+def _current(made_from: dict[str, str]) -> dict[str, str]:
+    """The digests of now; of a data file or library that is gone, the one before."""
+    now: dict[str, str] = {}
+    for name, before in made_from.items():
+        digest = _version(name) if name in LIBRARIES else _file_digest(Path(name))
+        now[name] = digest or ("" if name.endswith(".py") else before)
+    return now
 
 
 def _run_frontend(source: Source, work: Path, arrays: Path) -> None:
@@ -93,7 +102,7 @@ def _file_digest(path: Path) -> str:
         if stat.st_size <= HASHED_BYTES:
             return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
-        return "gone"
+        return ""
     return f"{path} {stat.st_size} {stat.st_mtime_ns}"
 
 

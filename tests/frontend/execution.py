@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,16 @@ DTYPES = {"f32": np.float32, "i32": np.int32, "i1": np.bool_, "f64": np.float64,
 
 def run_module(text: str, name: str, inputs: Sequence[Any]) -> list[np.ndarray]:
     """The results of `@name` on `inputs`."""
+    return compiled(text, name)(inputs)
+
+
+def compiled(text: str, name: str) -> Callable[[Sequence[Any]], list[np.ndarray]]:
+    """`@name` as a function from its arguments to its results."""
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         entry = next(op for op in module.body.operations if op.attributes["sym_name"].value == name)
         types = [ir.RankedTensorType(t) for t in ir.FunctionType(entry.attributes["function_type"].value).results]
-        outputs = [np.zeros(list(t.shape), DTYPES[str(t.element_type)]) for t in types]
+        forms = [(list(t.shape), DTYPES[str(t.element_type)]) for t in types]
         PassManager.parse(BUFFERS).run(module.operation)
         _request_wrapper(module, name)
         store_i1_as_i8(module)
@@ -43,10 +48,14 @@ def run_module(text: str, name: str, inputs: Sequence[Any]) -> list[np.ndarray]:
         libraries = Path(ir.__file__).parent
         shared = [str(p) for p in libraries.rglob("libmlir_c_runner_utils*")]
         engine = ExecutionEngine(module, opt_level=0, shared_libs=shared)
+
+    def call(inputs: Sequence[Any]) -> list[np.ndarray]:
+        outputs = [np.zeros(shape, dtype) for shape, dtype in forms]
         arguments = [np.array(a, order="C", copy=True) for a in inputs] + outputs
-        pointers = [ctypes.pointer(ctypes.pointer(_descriptor(a))) for a in arguments]
-        engine.invoke(name, *pointers)
+        engine.invoke(name, *(ctypes.pointer(ctypes.pointer(_descriptor(a))) for a in arguments))
         return outputs
+
+    return call
 
 
 def _request_wrapper(module: ir.Module, name: str) -> None:

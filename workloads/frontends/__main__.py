@@ -26,7 +26,7 @@ def main(name: str, path: Path, object_name: str, folder: Path, arrays: Path) ->
             traced = trace_file(name, path)
         else:
             workload = load_workload(path, object_name)
-            traced = frontend(workload.frontend)(name, workload, path)
+            traced = frontend(workload.frontend, str(path))(name, workload, path)
         save(traced, folder, arrays)
     except WorkloadError as error:
         (folder / "error.json").write_text(json.dumps(vars(error)))

@@ -36,15 +36,15 @@ class Traced:
     splits: Mapping[str, Arrays]
 
 
-def frontend(name: str) -> Trace:
-    """The trace function of the frontend that a `Workload` names."""
+def frontend(name: str, where: str) -> Trace:
+    """The trace function of the frontend that the `Workload` in the file `where` names."""
     if name not in FRONTENDS:
-        raise WorkloadError(f"unknown frontend {name!r}", "Workload.frontend", f"Known: {', '.join(FRONTENDS)}")
+        raise WorkloadError(f"unknown frontend {name!r}", where, f"The known ones are {', '.join(FRONTENDS)}")
     module, _, function = FRONTENDS[name].partition(":")
     try:
         return getattr(importlib.import_module(module), function)
     except ModuleNotFoundError as error:
-        raise missing(error, f"frontend {name!r}") from error
+        raise missing(error, where) from error
 
 
 def missing(error: ModuleNotFoundError, where: str) -> WorkloadError:

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from workloads import Quality, Workload
 from workloads.data import digits
@@ -11,10 +12,10 @@ LEARNING_RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8  # Adam's defaults
 
 
 def init(seed):
-    k1, k2 = jax.random.split(jax.random.key(seed))
-    params = {**dense(k1, 64, 128, "1"), **dense(k2, 128, 10, "2")}
-    zeros = jax.tree.map(jnp.zeros_like, params)
-    return {"params": params, "m": zeros, "v": zeros, "t": jnp.float32(0)}
+    rng = np.random.default_rng(seed)
+    params = {**dense(rng, 64, 128, "1"), **dense(rng, 128, 10, "2")}
+    zeros = jax.tree.map(np.zeros_like, params)
+    return {"params": params, "m": zeros, "v": zeros, "t": np.float32(0)}
 
 
 def scores(params, x):

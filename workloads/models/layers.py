@@ -2,12 +2,17 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
-def dense(key, inputs, outputs, name):
-    """A dense layer's parameters, w<name> and b<name>: He-normal weights, zero biases."""
-    weights = jax.random.normal(key, (inputs, outputs)) * (2 / inputs) ** 0.5
-    return {f"w{name}": weights, f"b{name}": jnp.zeros(outputs)}
+def he_normal(rng, *shape):
+    """Random weights of `shape`, the last dim the outputs (He et al. 2015); NumPy's, for nothing is compiled then."""
+    return rng.standard_normal(shape, np.float32) * np.float32((2 / np.prod(shape[:-1])) ** 0.5)
+
+
+def dense(rng, inputs, outputs, name):
+    """A dense layer's parameters: weights w<name>, zero biases b<name>."""
+    return {f"w{name}": he_normal(rng, inputs, outputs), f"b{name}": np.zeros(outputs, np.float32)}
 
 
 def cross_entropy(scores, labels):

@@ -4,20 +4,18 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from workloads import Quality, Workload
 from workloads.data import fashion_mnist
-from workloads.models.layers import dense, sgd
+from workloads.models.layers import dense, he_normal, sgd
 
 
 def init(seed):
-    keys = jax.random.split(jax.random.key(seed), 5)
-    filters = {
-        "c1": jax.random.normal(keys[0], (5, 5, 1, 6)) * (2 / 25) ** 0.5,
-        "c2": jax.random.normal(keys[1], (5, 5, 6, 16)) * (2 / 150) ** 0.5,
-    }
-    return {**filters, **dense(keys[2], 400, 120, "1"), **dense(keys[3], 120, 84, "2"), **dense(keys[4], 84, 10, "3")}
+    rng = np.random.default_rng(seed)
+    filters = {"c1": he_normal(rng, 5, 5, 1, 6), "c2": he_normal(rng, 5, 5, 6, 16)}
+    return {**filters, **dense(rng, 400, 120, "1"), **dense(rng, 120, 84, "2"), **dense(rng, 84, 10, "3")}
 
 
 def convolve(x, filters, padding):
