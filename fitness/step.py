@@ -23,38 +23,32 @@ class Step:
 
     def __init__(self, runner: CpuRunner, state_names: Sequence[str], batch_names: Sequence[str]) -> None:
         self._runner = runner
-        self._state_names, self._batch_names = tuple(state_names), tuple(batch_names)
-        _check_count("state", self._state_names, runner.state)
-        _check_count("batch", self._batch_names, runner.batch)
+        self.state_names, self.batch_names = tuple(state_names), tuple(batch_names)
+        _check_count("state", self.state_names, runner.state)
+        _check_count("batch", self.batch_names, runner.batch)
         self.batch_views = runner.batch
         self.peak_bytes = runner.plan.peak_bytes
 
     def __call__(self, state: Leaves, batch: Leaves) -> tuple[Any, list[Array]]:
-        given = _leaves("state", state, self._state_names, self._runner.state)
-        inputs = _leaves("batch", batch, self._batch_names, self._runner.batch)
-        self._fill((*self._runner.state, *self._runner.batch), (*given, *inputs))
+        pairs = _foreign("state", state, self.state_names, self._runner.state)
+        pairs += _foreign("batch", batch, self.batch_names, self._runner.batch)
+        arena = self._runner.arena  # an array that lies in it could be overwritten before it is read
+        pairs = [(view, leaf.copy() if np.may_share_memory(leaf, arena) else leaf) for view, leaf in pairs]
+        for view, leaf in pairs:
+            view[...] = leaf
         self._runner.run()
         new = list(self._runner.state)
         metrics = [view.copy() for view in self._runner.metrics]
         if isinstance(state, Mapping):
-            return dict(zip(self._state_names, new, strict=True)), metrics
+            return dict(zip(self.state_names, new, strict=True)), metrics
         return new, metrics
 
-    def _fill(self, views: Sequence[Array], leaves: Sequence[Array]) -> None:
-        """Copy in what does not stand there already; a leaf that lies elsewhere in the arena is set aside first."""
-        pairs = [(view, leaf) for view, leaf in zip(views, leaves, strict=True) if not _same(view, leaf)]
-        arena = self._runner.arena
-        pairs = [(view, leaf.copy() if np.may_share_memory(leaf, arena) else leaf) for view, leaf in pairs]
-        for view, leaf in pairs:
-            view[...] = leaf
 
+def _foreign(what: str, given: Leaves, names: Sequence[str], views: Sequence[Array]) -> list[tuple[Array, Array]]:
+    """The views that must be filled, each with its array: all but those that were given themselves.
 
-def _same(view: Array, leaf: Array) -> bool:
-    return view.ctypes.data == leaf.ctypes.data and view.strides == leaf.strides
-
-
-def _leaves(what: str, given: Leaves, names: Sequence[str], views: Sequence[Array]) -> list[Array]:
-    """`given` as arrays in signature order; raises FitnessError where count, name, shape or type is not as expected."""
+    Raises FitnessError where count, name, shape or type is not as expected.
+    """
     if isinstance(given, Mapping):
         odd = [n for n in names if n not in given] + [n for n in given if n not in names]
         if odd:
@@ -63,12 +57,18 @@ def _leaves(what: str, given: Leaves, names: Sequence[str], views: Sequence[Arra
     if len(given) != len(names):
         order = f"In order: {', '.join(names)}"
         raise FitnessError(f"{what}: expected {len(names)} arrays, got {len(given)}", "step", order)
-    arrays = [np.asarray(leaf) for leaf in given]
-    for name, view, array in zip(names, views, arrays, strict=True):
-        if array.shape != view.shape or array.dtype != view.dtype:
-            expected, got = f"{view.dtype}{list(view.shape)}", f"{array.dtype}{list(array.shape)}"
+    pairs = [(view, np.asarray(leaf)) for view, leaf in zip(views, given, strict=True) if leaf is not view]
+    if all(array.shape == view.shape and array.dtype == view.dtype for view, array in pairs):
+        return pairs
+    for name, view, leaf in zip(names, views, given, strict=True):
+        expected, got = _type(view), _type(np.asarray(leaf))
+        if expected != got:
             raise FitnessError(f"{what} {name}: expected {expected}, got {got}", "step", "Convert the array first")
-    return arrays
+    return pairs
+
+
+def _type(array: Array) -> str:
+    return f"{array.dtype}{list(array.shape)}"
 
 
 def _check_count(what: str, names: Sequence[str], views: Sequence[Array]) -> None:
