@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from mlir import ir
-from mlir.dialects import linalg
+from mlir.dialects import arith, linalg
 from mlir.dialects.transform import interpreter
 
-from mlir_passes.ir_tools import body, function, iterators, map_values, operations, parse, producer, run_passes, walk
+from mlir_passes.ir_tools import body, function, is_block_argument, iterators, operations, parse, producer, run_passes, walk
 from mlir_passes.linalg_ops import indexing_map, is_contraction
 
 CLEAN = "canonicalize,cse"
@@ -24,6 +24,7 @@ def fuse(module: ir.Module, entry: str) -> None:
     """Generalise named ops, fuse elementwise chains, fold transposes into contractions; in place."""
     _generalise(module)
     _hide_contractions(module, entry)
+    _constants_to_fills(body(function(module, entry)))
     run_passes(module, FUSE, "partition")
     if _constants_to_fills(body(function(module, entry))):
         run_passes(module, FUSE, "partition")
@@ -116,21 +117,34 @@ def _hide_contractions(module: ir.Module, entry: str) -> None:
 
 
 def _constants_to_fills(block: Any) -> bool:
-    """Turn generics without inputs that yield one constant into fills, which fold into their readers."""
+    """Turn generics that only repeat one constant into fills, which fold into their readers."""
     changed = False
     for op in operations(block):
-        if op.name != "linalg.generic" or len(op.operands) != 1:
-            continue
-        inner = operations(op.regions[0].blocks[0])
-        source = producer(inner[-1].operands[0]) if len(inner) == 1 else None
-        if source is None or source.name != "arith.constant":
+        scalar = _repeated_constant(op) if op.name == "linalg.generic" else None
+        if scalar is None:
             continue
         with ir.InsertionPoint(op), ir.Location.unknown(op.context):
-            fill = linalg.fill(source.results[0], outs=[op.operands[0]])
+            value = arith.constant(scalar.type, scalar)
+            fill = linalg.fill(value, outs=[op.operands[len(op.operands) - 1]])
         op.results[0].replace_all_uses_with(fill)
         op.erase()
         changed = True
     return changed
+
+
+def _repeated_constant(op: Any) -> Any | None:
+    """The scalar attribute that every element of a generic's result is, where its body only yields a constant."""
+    inner = operations(op.regions[0].blocks[0])
+    if len(inner) != 1 or len(op.results) != 1:
+        return None
+    yielded = inner[0].operands[0]
+    if is_block_argument(yielded) and yielded.arg_number == 0 and len(op.operands) == 2:
+        source = producer(op.operands[0])
+        content = source.attributes["value"] if source is not None and source.name == "arith.constant" else None
+        splat = isinstance(content, ir.DenseElementsAttr) and content.is_splat
+        return content.get_splat_value() if splat else None
+    source = producer(yielded)
+    return source.attributes["value"] if source is not None and source.name == "arith.constant" else None
 
 
 def _fold_transposes(block: Any) -> None:
@@ -183,6 +197,3 @@ def _retyped(op: Any, operands: list[Any], result: Any) -> Any:
     source.regions[0].blocks[0].append_to(new.regions[0])
     source.erase()
     return new
-
-
-__all__ = ["copy_generic", "fuse", "map_values"]

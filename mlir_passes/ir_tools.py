@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from mlir.passmanager import PassManager
 from mlir_passes.errors import PassError
 from mlir_passes.space import TensorType
 
+_ITERATOR = re.compile("parallel|reduction")
 SITE = "site"  # the attribute that holds an op's site, in base.mlir only
 
 
@@ -111,7 +113,7 @@ def map_values(op: Any, change: Callable[[Any], Any]) -> None:
 
 def iterators(op: Any) -> str:
     """Iterator types of a linalg op as a word of p and r, one letter a loop."""
-    return "".join("r" if "reduction" in str(kind) else "p" for kind in op.attributes["iterator_types"])
+    return "".join(kind[0] for kind in _ITERATOR.findall(str(op.attributes["iterator_types"])))
 
 
 def _first_line(error: BaseException) -> str:

@@ -51,9 +51,10 @@ class Editor:
         return new
 
     def replace_value(self, name: str, new: Any) -> None:
-        """Give every use of `name` the value `new`; the name means `new` from here on."""
-        self._values[name].replace_all_uses_with(new)
-        self._values[name] = new
+        """Give every use of `name` the value `new`; it means `new` from here on, and so do names that meant the same."""
+        old = self._values[name]
+        old.replace_all_uses_with(new)
+        self._values.update({other: new for other, value in self._values.items() if value == old})
 
     def erase(self, site: str) -> None:
         """Remove an op without uses."""

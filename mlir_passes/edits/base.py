@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -52,7 +52,7 @@ class Edit(ABC):
 
     @abstractmethod
     def applies(self, space: Space) -> bool:
-        """Whether every site and value named exists in `space` and dominance holds."""
+        """Whether every site and value named exists in `space`, dominance holds and element types agree."""
 
     def extend(self, space: Space) -> Space:
         """The space as later edits see it: with what this edit inserts, without what it deletes."""
@@ -86,6 +86,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return Use(**value)
     return value
+
+
+def all_fit(space: Space, site: str, uses: Sequence[Use], wanted: Sequence[str]) -> bool:
+    """Whether there is one use for each value of `wanted`, which dominates `site` and has the same element type."""
+    known = set(space.values_before(site))
+    return len(uses) == len(wanted) and all(
+        use.value in known and space.types[use.value].element == space.types[name].element
+        for use, name in zip(uses, wanted, strict=True)
+    )
 
 
 def draw_use(space: Space, site: str, wanted: TensorType, rng: random.Random, exclude: str = "") -> Use | None:

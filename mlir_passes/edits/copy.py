@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from mlir_passes.edits.base import Edit, Use, draw_use
+from mlir_passes.edits.base import Edit, Use, all_fit, draw_use
 from mlir_passes.space import Space, SpaceOp
 
 if TYPE_CHECKING:
@@ -57,11 +57,14 @@ class Copy(Edit):
         sites = space.by_site
         if not all(map(space.present, (self.site, self.before, self.into))) or self.new_site in sites:
             return False
-        if self.into_slot not in sites[self.into].slots:
+        op, into = sites[self.site], sites[self.into]
+        if not op.editable or self.into_slot not in into.slots:
             return False
-        known = set(space.values_before(self.before))
-        order = {op.site: i for i, op in enumerate(space.ops)}
-        return order[self.into] >= order[self.before] and all(u.value in known for u in self.operands)
+        if space.types[into.operands[self.into_slot]] != space.types[op.results[0]]:
+            return False
+        order = {o.site: i for i, o in enumerate(space.ops)}
+        wanted = [op.operands[s] for s in op.slots]
+        return order[self.into] >= order[self.before] and all_fit(space, self.before, self.operands, wanted)
 
     def extend(self, space: Space) -> Space:
         old = space.by_site[self.site]

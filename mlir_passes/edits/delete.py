@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from mlir_passes.edits.base import Edit, Use, draw_use
+from mlir_passes.edits.base import Edit, Use, all_fit, draw_use
 from mlir_passes.space import Space
 
 if TYPE_CHECKING:
@@ -33,10 +33,9 @@ class Delete(Edit):
         return Delete(op.site, tuple(u for u in uses if u))
 
     def applies(self, space: Space) -> bool:
-        if not space.present(self.site):
+        if not space.present(self.site) or not space.by_site[self.site].editable:
             return False
-        known = set(space.values_before(self.site))
-        return all(u.value in known for u in self.instead)
+        return all_fit(space, self.site, self.instead, space.by_site[self.site].results)
 
     def extend(self, space: Space) -> Space:
         return space.without(self.site)

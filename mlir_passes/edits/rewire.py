@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from mlir_passes.edits.base import Edit, Use, draw_use
+from mlir_passes.edits.base import Edit, Use, all_fit, draw_use
 from mlir_passes.space import Space
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Rewire(Edit):
 
     def applies(self, space: Space) -> bool:
         op = space.by_site.get(self.site)
-        return op is not None and self.slot in op.slots and self.use.value in space.values_before(self.site)
+        return op is not None and self.slot in op.slots and all_fit(space, self.site, [self.use], [op.operands[self.slot]])
 
     def apply(self, editor: Editor) -> None:
         op = editor.op(self.site)
