@@ -58,8 +58,11 @@ class Batch:
 
     def finish(self, index: int, result: Result) -> list[tuple[int, Result]]:
         """Enter a result; returns the jobs that this finishes: it, and those that waited for it."""
+        first, *others = sorted([index, *self._followers.pop(index, [])])
+        if result.fingerprint:
+            self._leaders[result.fingerprint] = first
         copy = replace(result, answered_by=FINGERPRINT)
-        return [self._set(index, result), *(self._set(i, copy) for i in self._followers.pop(index, []))]
+        return [self._set(first, result), *(self._set(i, copy) for i in others)]
 
     def retry(self, index: int) -> bool:
         """Put a job whose worker was lost back to the front; False if it has had its attempts."""

@@ -9,10 +9,11 @@ from typing import Any
 
 from fitness.cpu import Array, CpuRunner
 from fitness.job import Context
+from fitness.lessons import Lessons, read_lessons
 from fitness.profile import Profile, load_profile
 from fitness.quality import Judge
 from fitness.timing import Subject, peak_flops
-from mlir_passes.edits import edit_from_json
+from mlir_passes.edits import KINDS, edit_class, edit_from_json
 from mlir_passes.objects import ObjectCache
 from mlir_passes.pipeline import (
     Variant,
@@ -38,7 +39,7 @@ class Bench:
     """
 
     context: Context
-    prepared: PreparedWorkload
+    lessons: Lessons
     module: Any
     judge: Judge
     profile: Profile
@@ -56,7 +57,7 @@ class Bench:
 
     def compile(self, text: str, cache: ObjectCache, on_stage: Callable[[str], None]) -> Program:
         """The program of a variant of the base."""
-        signature = self.prepared.signature
+        signature = self.lessons.prepared.signature
         sizes = len(signature.state), len(signature.batch)
         return compile_program(text, "step", *sizes, cache, on_stage, self.module.context)
 
@@ -72,6 +73,8 @@ def load_bench(context: Context) -> Bench:
     base_text = Path(context.base).read_text()
     cache = ObjectCache(Path(context.cache))
     warm_up()
+    for kind in KINDS:
+        edit_class(kind)  # imported here, once, and not in every child
     sizes = len(signature.state), len(signature.batch)
     step = CpuRunner(compile_program(apply_genome(base_text, []).text, "step", *sizes, cache), SLACK)
     predict = None
@@ -82,7 +85,7 @@ def load_bench(context: Context) -> Bench:
     seed = signature.quality.seeds[0]
     return Bench(
         context=context,
-        prepared=prepared,
+        lessons=read_lessons(prepared, context.split),
         module=parse_base(base_text),
         judge=Judge(step, predict),
         profile=load_profile(context.profile),

@@ -91,7 +91,7 @@ def _measure(bench: Bench, program: Program, clock: _Clock, found: Result) -> Re
         found = replace(found, runtime_ratio=timed.ratio, measured_s=timed.runtime_s)
     if "error" in wanted:
         clock.enter("quality")
-        error = quality(runner, bench.judge, bench.prepared, context.split)
+        error = quality(runner, bench.judge, bench.lessons)
         if isinstance(error, Failure):
             return error
         values["error"] = error
@@ -119,9 +119,9 @@ def _failure(error: Exception, clock: _Clock) -> Failure:
     """What an exception means by the stage it came from."""
     if isinstance(error, PassError) and error.stage in STAGES:
         clock.current = error.stage
+    if isinstance(error, PassError) and clock.current in REJECTING_STAGES:
+        return Failure(Outcome.REJECTED, str(error)[:_DETAIL])
     text = str(error) if isinstance(error, PassError) else f"{type(error).__name__}: {error}"
-    if clock.current in REJECTING_STAGES:
-        return Failure(Outcome.REJECTED, text[:_DETAIL])
     compiling = clock.current in COMPILE_STAGES
     return Failure(Outcome.COMPILE_FAILED if compiling else Outcome.CRASHED, text[:_DETAIL])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -70,7 +69,7 @@ class Pool:
         result = self._run([IDENTITY], {}, None)[0]
         if not result.ok:
             raise FitnessError(f"the base does not run: {result.outcome} in {result.stage}: {result.detail}")
-        return replace(result, runtime_ratio=math.nan if math.isnan(result.runtime_ratio) else 1.0)
+        return _as_base(result)
 
     def _run(self, genomes: Genomes, known: Mapping[str, Result], on_event: OnEvent | None) -> list[Result]:
         run = _Run(self._crew, Batch(len(genomes), known), on_event or _ignore, self._anchored, self._died)
@@ -171,6 +170,16 @@ class _Run:
     def tell(self, finished: Sequence[tuple[int, Result]]) -> None:
         for index, result in finished:
             self.on_event(PoolEvent("finished", index, result=result))
+
+
+def _as_base(result: Result) -> Result:
+    """The base against itself: its ratio is 1 by definition, and how far from 1 it came out is noise."""
+    runtime = result.objectives.get("runtime_s")
+    if runtime is None:
+        return result
+    noise = max(runtime.spread, abs(result.runtime_ratio - 1.0) * result.measured_s)
+    runtime = replace(runtime, value=result.measured_s, spread=noise)
+    return replace(result, objectives={**result.objectives, "runtime_s": runtime}, runtime_ratio=1.0)
 
 
 def _ignore(event: PoolEvent) -> None:

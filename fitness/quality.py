@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from fitness.cpu import Array, CpuRunner
+from fitness.lessons import Lessons
 from fitness.result import Failure, Measure, Outcome
-from workloads.workload import PreparedWorkload
 
 CHECK_EVERY = 20
+Rows = slice | np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -23,27 +24,27 @@ class Judge:
     predict: CpuRunner | None = None
 
 
-def quality(runner: CpuRunner, judge: Judge, prepared: PreparedWorkload, split: str) -> Measure | Failure:
+def quality(runner: CpuRunner, judge: Judge, lessons: Lessons) -> Measure | Failure:
     """Mean error over the workload's seeds with their standard deviation as spread; diverging is a Failure."""
-    rule = prepared.signature.quality
+    rule = lessons.rule
     errors: list[float] = []
     for seed in rule.seeds:
-        failure = train(runner, prepared, seed, rule.steps)
+        failure = train(runner, lessons, seed)
         if failure:
             return failure
         score = _accuracy_error if rule.kind == "accuracy" else _loss
-        error = score(runner, judge, prepared, split)
+        error = score(runner, judge, lessons)
         if isinstance(error, Failure):
             return error
         errors.append(error)
-    return Measure(float(np.mean(errors)), f"{rule.kind}:{split}:{rule.steps} steps", float(np.std(errors)))
+    return Measure(float(np.mean(errors)), f"{rule.kind}:{lessons.split}:{rule.steps} steps", float(np.std(errors)))
 
 
-def train(runner: CpuRunner, prepared: PreparedWorkload, seed: int, steps: int) -> Failure | None:
-    """Run `steps` steps from the seed's initial state on the seed's batches; the runner's arena keeps the end."""
-    runner.write_state(prepared.initial_state(seed))
+def train(runner: CpuRunner, lessons: Lessons, seed: int) -> Failure | None:
+    """Run the seed's batches from the seed's initial state; the runner's arena keeps the end."""
+    runner.write_state(lessons.initial_state(seed))
     done = 0
-    for batch in prepared.batches(seed, steps):
+    for batch in lessons.batches(seed):
         runner.write_batch(batch)
         runner.run()
         done += 1
@@ -59,13 +60,13 @@ def finite(arrays: Sequence[Array]) -> bool:
     return all(bool(np.isfinite(a).all()) for a in arrays if np.issubdtype(a.dtype, np.floating))
 
 
-def _accuracy_error(runner: CpuRunner, judge: Judge, prepared: PreparedWorkload, split: str) -> float | Failure:
+def _accuracy_error(runner: CpuRunner, judge: Judge, lessons: Lessons) -> float | Failure:
     """1 - share of rows where the argmax of the scores is the label."""
     predict = judge.predict
     if predict is None:
         raise ValueError("accuracy needs a predict program")
-    arrays = prepared.split(split)
-    inputs, labels = arrays[: len(predict.batch)], np.asarray(arrays[len(predict.batch)])
+    arrays = lessons.scored
+    inputs, labels = arrays[: len(predict.batch)], arrays[len(predict.batch)]
     if labels.ndim > 1:
         labels = labels.argmax(axis=-1)
     predict.write_state(runner.state)
@@ -76,13 +77,13 @@ def _accuracy_error(runner: CpuRunner, judge: Judge, prepared: PreparedWorkload,
         scores = predict.metrics[0]
         if not finite([scores]):
             return Failure(Outcome.DIVERGED, "the scores of the trained state are not finite")
-        right += int((scores.argmax(axis=-1)[:count] == labels[rows[:count]]).sum())
+        right += int((scores.argmax(axis=-1)[:count] == labels[rows][:count]).sum())
     return 1.0 - right / len(labels)
 
 
-def _loss(runner: CpuRunner, judge: Judge, prepared: PreparedWorkload, split: str) -> float | Failure:
+def _loss(runner: CpuRunner, judge: Judge, lessons: Lessons) -> float | Failure:
     """Mean of the base step's first metric over the split's whole batches, the trained state held."""
-    arrays = prepared.split(split)
+    arrays = lessons.scored
     state = runner.read_state()
     losses: list[float] = []
     size = judge.step.batch[0].shape[0]
@@ -97,7 +98,9 @@ def _loss(runner: CpuRunner, judge: Judge, prepared: PreparedWorkload, split: st
     return mean if np.isfinite(mean) else Failure(Outcome.DIVERGED, "the loss of the trained state is not finite")
 
 
-def _blocks(rows: int, size: int) -> Iterator[tuple[np.ndarray[Any, Any], int]]:
-    """Row indices in blocks of exactly `size`, wrapping at the end, with the count of rows not seen before."""
+def _blocks(rows: int, size: int) -> Iterator[tuple[Rows, int]]:
+    """Rows in blocks of exactly `size`, wrapping at the end, with the count of rows not seen before."""
     for start in range(0, rows, size):
-        yield np.arange(start, start + size) % rows, min(size, rows - start)
+        whole = start + size <= rows
+        block: Rows = slice(start, start + size) if whole else np.arange(start, start + size) % rows
+        yield block, min(size, rows - start)

@@ -96,14 +96,6 @@ def summary(variant_s: Sequence[float], base_s: Sequence[float]) -> Timed | Fail
     return Timed(min(variant_s), min(base_s), middle, high - low)
 
 
-def noise_floor(first: Subject, second: Subject, timing: Timing) -> float:
-    """How far base against base comes out from a ratio of 1, or its spread if that is more."""
-    timed = compare(first, second, timing)
-    if isinstance(timed, Failure):
-        return math.inf
-    return max(abs(timed.ratio - 1.0), timed.spread)
-
-
 def above_roofline(flops: int, runtime_s: float, peak_flops: float) -> Failure | None:
     """A Failure if a step of `flops` in `runtime_s` is faster than this CPU can be."""
     if flops <= MARGIN * peak_flops * runtime_s:

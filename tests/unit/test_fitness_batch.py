@@ -49,9 +49,18 @@ def test_lowest_index_has_the_evaluation_even_if_another_came_first():
     assert batch.answer(2, "a") is None
     assert batch.answer(1, "b") is None
     assert batch.answer(0, "a") == []
-    batch.finish(2, result("a"))
+    assert batch.finish(2, result("a")) == [(0, result("a")), (2, answered("a"))]
     batch.finish(1, result("b"))
     assert batch.results() == [result("a"), result("b"), answered("a")]
+
+
+def test_lowest_index_has_the_evaluation_even_if_it_came_after_the_end():
+    batch = Batch(2, {})
+    batch.next(), batch.next()
+    assert batch.answer(1, "a") is None
+    batch.finish(1, result("a"))
+    assert batch.answer(0, "a") == [(0, answered("a"))]
+    assert batch.results() == [result("a"), answered("a")]
 
 
 def test_lost_job_is_tried_twice_and_keeps_its_lead():

@@ -18,6 +18,7 @@ from fitness.check import check
 from fitness.cpu import CpuRunner
 from fitness.evaluate import evaluate
 from fitness.job import Context, Job
+from fitness.lessons import read_lessons
 from fitness.quality import Judge, quality, train
 from fitness.result import Failure, Outcome, Result
 from fitness.stages import COMPILE_STAGES, STAGES
@@ -161,7 +162,7 @@ def test_errors_while_compiling_are_outcomes(folder: Path, monkeypatch, error: E
 def test_quality_is_that_of_numpy_training(folder: Path):
     prepared = PreparedWorkload.load(folder)
     b = bench(folder)
-    measure = quality(b.base, b.judge, prepared, "validation")
+    measure = quality(b.base, b.judge, b.lessons)
     assert not isinstance(measure, Failure)
     x, y = prepared.split("validation")
     errors = [1 - np.mean((x @ trained(prepared, seed)).argmax(1) == y.argmax(1)) for seed in (0, 1)]
@@ -172,14 +173,27 @@ def test_quality_is_that_of_numpy_training(folder: Path):
 
 
 def test_test_split_is_scored_only_when_asked(folder: Path):
-    result, _ = run(folder, split="test", objectives=("error",))
-    assert result and result.objectives["error"].method == "accuracy:test:30 steps"
+    prepared = PreparedWorkload.load(folder)
+    b = bench(folder)
+    measure = quality(b.base, b.judge, read_lessons(prepared, "test"))
+    assert not isinstance(measure, Failure)
+    assert measure.method == "accuracy:test:30 steps"
+    x, y = prepared.split("test")
+    errors = [1 - np.mean((x @ trained(prepared, seed)).argmax(1) == y.argmax(1)) for seed in (0, 1)]
+    assert measure.value == pytest.approx(np.mean(errors), abs=1e-9)
+
+
+def test_batches_that_are_too_many_to_keep_give_the_same_quality(folder: Path):
+    b = bench(folder)
+    streamed = read_lessons(b.lessons.prepared, "validation", keep_bytes=0)
+    assert b.lessons.kept and not streamed.kept
+    assert quality(b.base, b.judge, streamed) == quality(b.base, b.judge, b.lessons)
 
 
 def test_loss_quality_is_the_mean_over_whole_batches_with_the_state_held(tmp_path: Path):
     prepared = toy_workload(tmp_path, kind="loss", seeds=(0,))
     b = bench(tmp_path)
-    measure = quality(b.base, b.judge, prepared, "validation")
+    measure = quality(b.base, b.judge, b.lessons)
     assert not isinstance(measure, Failure)
     w = trained(prepared, 0)
     x, y = prepared.split("validation")
@@ -188,11 +202,11 @@ def test_loss_quality_is_the_mean_over_whole_batches_with_the_state_held(tmp_pat
 
 
 def test_diverging_training_is_named_with_its_step(tmp_path: Path):
-    prepared = toy_workload(tmp_path, rate=30.0, seeds=(0,))
+    toy_workload(tmp_path, rate=30.0, seeds=(0,))
     b = bench(tmp_path)
-    failure = quality(b.base, b.judge, prepared, "validation")
+    failure = quality(b.base, b.judge, b.lessons)
     assert failure == Failure(Outcome.DIVERGED, "seed 0: not finite by step 20")
-    assert train(b.base, prepared, 0, 1) is None
+    assert train(b.base, replace(b.lessons, kept={0: b.lessons.kept[0][:1]}), 0) is None
     result, _ = run(tmp_path)
     assert result and (result.outcome, result.stage) == (Outcome.DIVERGED, "quality")
     assert not result.objectives
@@ -241,4 +255,4 @@ def test_check_finds_a_step_that_crawls():
 def test_accuracy_without_predict_is_a_bug_not_an_outcome(folder: Path):
     b = bench(folder)
     with pytest.raises(ValueError, match="needs a predict program"):
-        quality(b.base, Judge(b.base), b.prepared, "validation")
+        quality(b.base, Judge(b.base), b.lessons)
