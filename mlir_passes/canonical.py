@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from mlir import ir
 
-from mlir_passes.errors import UnsupportedOp
+from mlir_passes.errors import PassError, UnsupportedOp
 from mlir_passes.ir_tools import body, function, new_context, operations, parse, run_passes, strip_sites, tensor_type, verify, walk
 from mlir_passes.sites import describe, number
 
 ALLOWED = ("func", "linalg", "tensor", "arith", "math", "scf")
+ELEMENTS = ("f16", "bf16", "f32", "f64", "i1", "i8", "i16", "i32", "i64", "index")
 FOREIGN = ("jax.", "mhlo.", "tf.")
 CLEAN = "canonicalize,cse"
 CANONICAL = f"inline,symbol-dce,{CLEAN},func.func(linalg-fold-unit-extent-dims,{CLEAN})"
@@ -29,7 +31,7 @@ _ADVICE = {
 
 def canonicalise(text: str, entry: str, context: ir.Context) -> ir.Module:
     """The canonical module of a frontend's text; raises PassError, UnsupportedOp."""
-    module = parse(text, context)
+    module = _parse(text, context)
     _strip_foreign_attributes(module)
     run_passes(module, CANONICAL, "canonicalise")
     check(module, entry)
@@ -37,19 +39,21 @@ def canonicalise(text: str, entry: str, context: ir.Context) -> ir.Module:
 
 
 def check(module: ir.Module, entry: str) -> None:
-    """Raise UnsupportedOp for the first op outside the allowed dialects, or a tensor without static shape."""
+    """Raise UnsupportedOp for an op outside the allowed dialects, or a tensor without static shape or known elements."""
     func_op = function(module, entry)
-    body(func_op)
+    block = body(func_op)
+    for index, argument in enumerate(block.arguments):
+        _check_tensor(argument.type, f"argument {index}")
     for op in walk(func_op):
-        dialect = op.name.split(".")[0]
-        if dialect not in ALLOWED:
-            advice = _ADVICE.get(dialect, f"Only {', '.join(ALLOWED)} are taken; lower or rewrite it first")
-            raise UnsupportedOp("check", f"unsupported op {op.name} at {op.location}", advice)
+        if op.name.split(".")[0] not in ALLOWED:
+            raise _unsupported(op.name, f" at {op.location}")
         if op.name == "func.call":
             raise UnsupportedOp("check", f"call that cannot be inlined at {op.location}", "Define the callee in the module")
         for result in op.results:
-            if "tensor<" in str(result.type) and tensor_type(result.type) is None:
-                raise UnsupportedOp("check", f"{op.name} gives {result.type}", "Only static shapes are taken")
+            if "tensor<" in str(result.type):
+                _check_tensor(result.type, f"{op.name} at {op.location}")
+    for index, value in enumerate(operations(block)[-1].operands):
+        _check_tensor(value.type, f"result {index}")
 
 
 def cleaned(module: ir.Module, entry: str) -> str:
@@ -72,6 +76,37 @@ def write_base(step_text: str, n_state: int, state_names: Sequence[str], folder:
     number(block)
     (folder / "base.mlir").write_text(str(module))
     describe(block, n_state, state_names).save(folder / "space.json")
+
+
+def _parse(text: str, context: ir.Context) -> ir.Module:
+    """The module of `text`; an op that MLIR does not know is an UnsupportedOp, in generic and in custom form."""
+    context.allow_unregistered_dialects = True
+    try:
+        module = parse(text, context)
+    except PassError as error:
+        name = re.search(r"for custom op '([\w.]+)'", error.what)
+        if name is None:
+            raise
+        raise _unsupported(name[1]) from error
+    finally:
+        context.allow_unregistered_dialects = False
+    for op in walk(module.operation):
+        if not context.is_registered_operation(op.name):
+            raise _unsupported(op.name, f" at {op.location}")
+    return module
+
+
+def _unsupported(name: str, where: str = "") -> UnsupportedOp:
+    advice = _ADVICE.get(name.split(".")[0], f"Only {', '.join(ALLOWED)} are taken; lower or rewrite it first")
+    return UnsupportedOp("check", f"unsupported op {name}{where}", advice)
+
+
+def _check_tensor(found: ir.Type, what: str) -> None:
+    tensor = tensor_type(found)
+    if tensor is None:
+        raise UnsupportedOp("check", f"{what} has type {found}", "Only tensors of static shape are taken")
+    if tensor.element not in ELEMENTS:
+        raise UnsupportedOp("check", f"{what} has type {found}", f"Elements may be {', '.join(ELEMENTS)}")
 
 
 def _strip_foreign_attributes(module: ir.Module) -> None:

@@ -9,6 +9,7 @@ from mlir import ir
 
 from mlir_passes.canonical import canonicalise, check, cleaned, fingerprint
 from mlir_passes.edits.base import Edit
+from mlir_passes.errors import CompileError
 from mlir_passes.graph import KernelText
 from mlir_passes.ir_tools import body, function, new_context, parse
 from mlir_passes.llvm import host
@@ -16,7 +17,7 @@ from mlir_passes.lower_cpu import compile_kernel, kernel_key, symbol
 from mlir_passes.objects import KernelObject, ObjectCache
 from mlir_passes.partition import partition
 from mlir_passes.plan import make_plan, settle_state
-from mlir_passes.program import Kernel, Program
+from mlir_passes.program import Kernel, Plan, Program
 from mlir_passes.repair import Editor
 
 STAGES = ("parse", "edit", "verify", "cleanup", "partition", "compile", "plan")
@@ -88,10 +89,26 @@ def compile_program(
 
 
 def recompile(program: Program) -> Program:
-    """The program with its objects made anew for this machine; raises CompileError."""
+    """The program with its objects made anew for this machine; raises CompileError, also where its plan does not fit."""
     context = new_context()
-    objects = {key: compile_kernel(_as_text(kernel), key, context).code for key, kernel in program.kernels.items()}
+    room = _workspaces(program.plan)
+    objects: dict[str, bytes] = {}
+    for key, kernel in program.kernels.items():
+        made = compile_kernel(_as_text(kernel), key, context)
+        if made.workspace > room.get(key, 0):
+            raise CompileError("plan", f"kernel {key} needs more workspace on this CPU", "Export it again here")
+        objects[key] = made.code
     return replace(program, objects=objects, cpu=host().text)
+
+
+def _workspaces(plan: Plan) -> dict[str, int]:
+    """Bytes of workspace that the plan gives each kernel."""
+    room: dict[str, int] = {}
+    for call in plan.calls:
+        last = plan.buffers[call.args[-1]] if call.args else None
+        if last is not None and last.role == "workspace":
+            room[call.kernel] = min(last.bytes, room.get(call.kernel, last.bytes))
+    return room
 
 
 def warm_up() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from mlir_passes.ir_tools import is_block_argument, operations, producer, set_site, site_of, tensor_type
 from mlir_passes.space import Activation, Parameter, Space, SpaceOp, TensorType
 
+_FREE = ("arith.constant", "linalg.fill")  # kernels make these for themselves, see `partition.is_helper`
 _WRITES_ONLY = ("linalg.fill", "linalg.broadcast", "linalg.transpose", "linalg.copy", "linalg.map")
 
 
@@ -111,7 +112,7 @@ def _activations(
     for op in ops[: split + 1]:
         for result in op.results:
             late = [u for u in users[result] if split < u < len(ops) - 1]
-            if late and names[result] in types and op.name != "arith.constant":
+            if late and names[result] in types and op.name not in _FREE:
                 name = names[result]
                 found.append(Activation(name, types[name].bytes, site_of(ops[late[0]]), site_of(ops[late[-1]])))
     return tuple(found)
