@@ -168,7 +168,7 @@ def doctor(run_dir: Path, console: Console) -> int:
 
 
 def _run(campaign: Campaign, budget: Budget, folder: Path, console: Console) -> int:
-    console.print(f"Searching until {budget.text}; Ctrl-C stops and keeps everything", highlight=False)
+    console.print(f"Searching; it ends after {budget.text}. Ctrl-C stops it and keeps everything", highlight=False)
     with view_for(console) as view, _term_as_interrupt():
         campaign.watch = view
         ending = campaign.run(budget)

@@ -57,7 +57,7 @@ class Budget:
         parts = [f"{self.seconds:g} s"] if self.seconds else []
         parts += [f"{self.evaluations} evaluations"] if self.evaluations else []
         parts += [f"{self.generations} generations"] if self.generations else []
-        return " or ".join(parts) or "until Ctrl-C"
+        return " or ".join(parts) or "no set budget"
 
 
 @dataclass(frozen=True)

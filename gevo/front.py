@@ -88,17 +88,19 @@ def table(front: Front, name: str) -> Table:
     """The front as a rich table: each value with its ratio to the base, or its difference for the error."""
     from rich.table import Table
 
-    table = Table(title=f"Front of {name}: {len(front.members)} variants that no other dominates", title_justify="left")
-    table.add_column("id")
+    count = len(front.members)
+    title = f"Front of {name}: {count} variant{'s' if count != 1 else ''} that no other dominates"
+    caption = "" if front.base_on_front else "The base is dominated; it is shown for comparison."
+    table = Table(title=title, caption=caption, box=None, pad_edge=False, title_justify="left", caption_justify="left")
+    table.add_column("id", no_wrap=True)
     table.add_column("edits", justify="right")
     for objective in front.objectives:
-        table.add_column(objective, justify="right")
+        table.add_column(objective, justify="right", no_wrap=True)
     for record in front.rows:
-        label = record.id
-        if record is front.base:
-            label += " base" if front.base_on_front else " base, dominated"
+        is_base = record is front.base
         cells = [versus(record, front.base, objective) for objective in front.objectives]
-        table.add_row(label, str(record.genome.size), *cells, style="bold" if record is front.base else "")
+        label = f"{record.id} base" if is_base else record.id
+        table.add_row(label, str(record.genome.size), *cells, style="bold" if is_base else "")
     return table
 
 

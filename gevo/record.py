@@ -89,14 +89,14 @@ class Record:
 
 
 def versus(record: Record, base: Record | None, objective: str) -> str:
-    """The record's value with its ratio to the base, or its difference for the error: "1.2 ms (0.870x)"."""
+    """The record's value with its ratio to the base, or its difference for the error: "1.2 ms 0.870x"."""
     text = OBJECTIVE_TEXT[objective](record.value(objective))
     if base is None:
         return text
     if objective == "error":
-        return f"{text} ({record.value(objective) - base.value(objective):+.4f})"
+        return f"{text} {record.value(objective) - base.value(objective):+.4f}"
     of_base = figure(base.result, objective)
-    return f"{text} ({figure(record.result, objective) / of_base:.3f}x)" if of_base else text
+    return f"{text} {figure(record.result, objective) / of_base:.3f}x" if of_base else text
 
 
 def record_id(number: int) -> str:

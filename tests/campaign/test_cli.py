@@ -93,7 +93,7 @@ def test_status_lists_runs_and_shows_one(gevo: Cli, night: Path) -> None:
 
 def test_front_as_table_json_and_picture(gevo: Cli, night: Path) -> None:
     code, out, _ = gevo("front", "night")
-    assert code == 0 and "base" in out and "x)" in out
+    assert code == 0 and "r0001 base" in out and "1.000x" in out
     data = json.loads(gevo("front", "night", "--json")[1])
     base = next(r for r in data["records"] if r["base"])
     assert base["id"] == "r0001" and base["objectives"]["runtime_s"]["ratio"] == 1.0
