@@ -1,0 +1,1 @@
+"""All that runs and measures: worker isolation, the CPU runner, time, energy, quality, and the program folder."""

@@ -102,6 +102,7 @@ class Pool:
 
     def _died(self, handle: Handle, death: Death) -> Result:
         failure = cause(death, handle.stage, self._limits)
+        handle.enter(handle.stage)  # counts the time up to the death
         return Result(
             failure.outcome,
             stage=handle.stage,

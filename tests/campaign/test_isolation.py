@@ -124,6 +124,7 @@ def test_bad_candidate_ends_as_its_own_outcome(genome: dict[str, Any], outcome: 
 def test_sleeping_candidate_hits_the_wall_limit():
     result = one({"do": "sleep", "stage": "timing", "value": 1}, wall_s=0.5)
     assert (result.outcome, result.stage) == (Outcome.TIMED_OUT, "timing")
+    assert 0.4 < result.stage_s["timing"] < 5
     assert "wall limit of 0.5 s" in result.detail
 
 
