@@ -24,7 +24,7 @@ $(INSTALLED): pyproject.toml
 	  echo "setup: found no Python 3.11, 3.12 or 3.13 with venv; install one (Debian: python3-venv)," \
 	       "or name it: make setup GEVO_PYTHON=path/to/python" >&2; exit 1; }
 	@echo "setup: installing gevo[$(EXTRAS)], a few minutes the first time"
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
+	@$(PYTHON) -m pip install -qq --disable-pip-version-check -e '.[$(EXTRAS)]'
 	@touch $@
 
 data: setup ## Fashion-MNIST, from Debian's package, without root

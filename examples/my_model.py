@@ -19,7 +19,11 @@ def predict(state, x):
 
 def step(state, batch):
     x, y = batch
-    loss, grads = jax.value_and_grad(lambda s: -jnp.mean(jax.nn.log_softmax(predict(s, x))[jnp.arange(32), y]))(state)
+
+    def cross_entropy(state):
+        return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(predict(state, x)), y[:, None], axis=1))
+
+    loss, grads = jax.value_and_grad(cross_entropy)(state)
     return jax.tree.map(lambda p, g: p - 0.1 * g, state, grads), {"loss": loss}
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import re
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -16,7 +17,12 @@ from workloads.data import digits, fashion_mnist, fashion_mnist_folder
 from workloads.frontends.stablehlo import DIALECTS
 from workloads.frontends.user_code import load_workload
 
-TOLERANCE = {"digits": 1e-4, "twofc": 1e-5, "lenet": 1e-5}  # Adam divides by the root of a gradient near zero
+TOLERANCE = {
+    "digits": 1e-4,
+    "twofc": 1e-5,
+    "lenet": 1e-5,
+    "my_model": 1e-5,
+}  # Adam divides by the root of a gradient near zero
 
 
 def need_fashion_mnist():
@@ -26,12 +32,15 @@ def need_fashion_mnist():
         pytest.skip(str(error))
 
 
-@pytest.fixture(params=SHIPPED, scope="module")
+EXAMPLE = f"{Path(__file__).parents[2]}/examples/my_model.py:workload"
+
+
+@pytest.fixture(params=[*SHIPPED, EXAMPLE], ids=[*SHIPPED, "example"], scope="module")
 def shipped(request):
-    if request.param != "digits":
+    if request.param in ("twofc", "lenet"):
         need_fashion_mnist()
     source = resolve(request.param)
-    return request.param, prepare(request.param), load_workload(source.path, source.object)
+    return source.name, prepare(request.param), load_workload(source.path, source.object)
 
 
 def test_text_parses_and_holds_core_dialects_only(shipped):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
-REDUCTION_ROWS = 1024  # the reduction form does rows x updates work: up to here its parallel form pays
+REDUCTION_PLACES = 1024  # the reduction does places x updates work: up to here its parallel form pays
 FLOAT = {"add": "addf", "multiply": "mulf", "maximum": "maximumf", "minimum": "minimumf"}
 SIGNED = {"add": "addi", "multiply": "muli", "maximum": "maxsi", "minimum": "minsi"}
 UNSIGNED = SIGNED | {"maximum": "maxui", "minimum": "minui"}
@@ -65,10 +66,10 @@ def scatter_text(s: Scatter) -> str:
 
 
 def _is_reduction(s: Scatter) -> bool:
-    """A float sum over one index dim, with whole windows beside it, of not too many rows."""
-    one_index = len(s.scattered) == 1 and s.scattered[0] in s.inserted
+    """A float sum of whole windows, or of single elements, into not too many places."""
+    indexed = bool(s.scattered) and all(d in s.inserted for d in s.scattered)
     whole = all(s.updates[w] == s.operand[o] for w, o in zip(s.window, s.operand_window_dims, strict=True))
-    return s.arithmetic == "addf" and one_index and whole and s.operand[s.scattered[0]] <= REDUCTION_ROWS
+    return s.arithmetic == "addf" and indexed and whole and prod(s.operand[d] for d in s.scattered) <= REDUCTION_PLACES
 
 
 def _head(s: Scatter) -> str:
@@ -89,30 +90,44 @@ def _reduction(s: Scatter) -> str:
         u: f"d{s.operand_batching[s.indices_batching.index(i)]}" for u, i in number.items() if i in s.indices_batching
     }
     at |= {w: f"d{o}" for w, o in zip(s.window, s.operand_window_dims, strict=True)}
-    of_index = {i: at[u] for u, i in number.items()} | {s.vector: "0"}
-
     dims = [f"d{k}" for k in range(rank + len(reduced))]
-    space = f"affine_map<({', '.join(dims)}) -> "
-    indices = ", ".join(of_index[d] for d in range(len(s.indices)))
-    updates = ", ".join(at[d] for d in range(len(s.updates)))
+    coordinates = range(len(s.scattered))
+
+    def read_index(k: int) -> list[str]:
+        of_dim = {i: at[u] for u, i in number.items()} | {s.vector: str(k)}
+        return [of_dim[d] for d in range(len(s.indices))]
+
+    results = [*map(read_index, coordinates), [at[d] for d in range(len(s.updates))], dims[:rank]]
+    maps = ", ".join(f"affine_map<({', '.join(dims)}) -> ({', '.join(r)})>" for r in results)
     iterators = ", ".join(['"parallel"'] * rank + ['"reduction"'] * len(reduced))
-    return f"""{_head(s)}
-  %zero = arith.constant 0.0 : {s.element}
-  %r = linalg.generic {{
-      indexing_maps = [{space}({indices})>, {space}({updates})>, {space}({", ".join(dims[:rank])})>],
-      iterator_types = [{iterators}]}}
-      ins(%i, %u : {s.type(s.indices, s.index_element)}, {s.type(s.updates)}) outs(%o : {s.type(s.operand)}) {{
-  ^bb0(%index: {s.index_element}, %update: {s.element}, %sum: {s.element}):
-    %row = linalg.index {s.scattered[0]} : index
-    %number = arith.index_cast %row : index to {s.index_element}
-    %here = arith.cmpi eq, %index, %number : {s.index_element}
-    %add = arith.select %here, %update, %zero : {s.element}
-    %new = arith.addf %sum, %add : {s.element}
-    linalg.yield %new : {s.element}
-  }} -> {s.type(s.operand)}
-  return %r : {s.type(s.operand)}
-}}
-"""
+    index_type = s.type(s.indices, s.index_element)
+    inputs = ", ".join(["%i"] * len(s.scattered) + ["%u"])
+    types = ", ".join([index_type] * len(s.scattered) + [s.type(s.updates)])
+    elements = ", ".join(f"%index{k}: {s.index_element}" for k in coordinates)
+    lines = [
+        _head(s),
+        f"%zero = arith.constant 0.0 : {s.element}",
+        f"%r = linalg.generic {{indexing_maps = [{maps}], iterator_types = [{iterators}]}}",
+        f"ins({inputs} : {types}) outs(%o : {s.type(s.operand)}) {{",
+        f"^bb0({elements}, %update: {s.element}, %sum: {s.element}):",
+    ]
+    here = ""
+    for k, d in enumerate(s.scattered):
+        lines.append(f"%place{k} = linalg.index {d} : index")
+        lines.append(f"%number{k} = arith.index_cast %place{k} : index to {s.index_element}")
+        lines.append(f"%equal{k} = arith.cmpi eq, %index{k}, %number{k} : {s.index_element}")
+        if here:
+            lines.append(f"%all{k} = arith.andi {here}, %equal{k} : i1")
+        here = f"%all{k}" if here else f"%equal{k}"
+    lines += [
+        f"%add = arith.select {here}, %update, %zero : {s.element}",
+        f"%new = arith.addf %sum, %add : {s.element}",
+        f"linalg.yield %new : {s.element}",
+        f"}} -> {s.type(s.operand)}",
+        f"return %r : {s.type(s.operand)}",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _loops(s: Scatter) -> str:
