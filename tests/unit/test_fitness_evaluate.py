@@ -19,12 +19,15 @@ from fitness.cpu import CpuRunner
 from fitness.evaluate import evaluate
 from fitness.job import Context, Job
 from fitness.lessons import read_lessons
+from fitness.program import load_step, save_program
 from fitness.quality import Judge, quality, train
 from fitness.result import Failure, Outcome, Result
 from fitness.stages import COMPILE_STAGES, STAGES
 from mlir_passes.errors import CompileError, EditDoesNotApply
+from mlir_passes.objects import ObjectCache
 from mlir_passes.pipeline import STAGES as PIPELINE_STAGES
 from mlir_passes.pipeline import parse_base
+from mlir_passes.program import KernelCall
 from workloads.workload import PreparedWorkload
 
 
@@ -250,6 +253,59 @@ def test_check_finds_a_step_that_crawls():
     failure = checked(CpuRunner(slow, SLACK), slow_ratio=20.0)
     assert failure and failure.outcome is Outcome.TIMED_OUT
     assert "times slower than the base, the limit is 20" in failure.detail
+
+
+PEEK = """
+define void @peek(ptr %w, ptr %r) {
+  %d = load float, ptr %r
+  store float %d, ptr %w
+  ret void
+}
+"""
+SPILL = """
+define void @spill(ptr %w) {
+  %p = getelementptr float, ptr %w, i64 300
+  store float 1.0, ptr %p
+  ret void
+}
+"""
+
+
+def with_first_call(symbol: str, text: str, args: tuple[int, ...]) -> CpuRunner:
+    """The toy with one more call, before all others."""
+    toy = pull()
+    added, data = kernel("k8", symbol, text, 0, 4, 4)
+    plan = replace(toy.plan, calls=(KernelCall("k8", args), *toy.plan.calls))
+    changed = replace(toy, plan=plan, kernels={**toy.kernels, "k8": added}, objects={**toy.objects, "k8": data})
+    return CpuRunner(changed, SLACK)
+
+
+def test_check_finds_a_step_that_reads_what_nobody_wrote():
+    failure = checked(with_first_call("peek", PEEK, (0, 3)))
+    assert failure == Failure(Outcome.WRONG, "the step reads arena bytes that nothing wrote")
+
+
+def test_check_finds_a_step_that_writes_past_its_plan():
+    failure = checked(with_first_call("spill", SPILL, (0,)))
+    assert failure == Failure(Outcome.WRONG, "the step writes to byte 1204, its plan ends at 224")
+
+
+def test_another_machines_program_is_compiled_anew_from_its_kernels(folder: Path, tmp_path: Path, capsys):
+    b = bench(folder)
+    variant = b.variant({"edits": []}, lambda _: None)
+    program = b.compile(variant.text, ObjectCache(None), lambda _: None)
+    extra = {"signature": b.lessons.prepared.signature.to_json()}
+    save_program(tmp_path / "here", program, extra)
+    foreign = replace(program, cpu="another", objects=dict.fromkeys(program.objects, b"not for this CPU"))
+    save_program(tmp_path / "foreign", foreign, extra)
+    states = []
+    for name in ("here", "foreign"):
+        step = load_step(tmp_path / name)
+        state, metrics = step(list(b.state), list(b.batches[0]))
+        states.append([*(leaf.copy() for leaf in state), *metrics])
+    assert "compiled for another CPU" in capsys.readouterr().err
+    for here, anew in zip(*states, strict=True):
+        np.testing.assert_array_equal(here, anew)
 
 
 def test_accuracy_without_predict_is_a_bug_not_an_outcome(folder: Path):
