@@ -49,7 +49,7 @@ class ObjectCache:
         self._known[key] = made
         if self._folder is None:
             return
-        head = json.dumps({"workspace": made.workspace, "sha": _digest(made.code)}).encode()
+        head = json.dumps({"workspace": made.workspace, "sha": _digest(made)}).encode()
         handle, temporary = tempfile.mkstemp(dir=self._folder)
         with os.fdopen(handle, "wb") as file:
             file.write(head + b"\n" + made.code)
@@ -62,10 +62,11 @@ class ObjectCache:
         head, _, code = path.read_bytes().partition(b"\n")
         try:
             facts = json.loads(head)
-            return KernelObject(code, facts["workspace"]) if facts["sha"] == _digest(code) else None
+            found = KernelObject(code, facts["workspace"])
+            return found if facts["sha"] == _digest(found) else None
         except (ValueError, KeyError, TypeError):
             return None
 
 
-def _digest(code: bytes) -> str:
-    return hashlib.sha256(code).hexdigest()[:16]
+def _digest(made: KernelObject) -> str:
+    return hashlib.sha256(f"{made.workspace}\n".encode() + made.code).hexdigest()[:16]
