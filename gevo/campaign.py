@@ -69,7 +69,7 @@ class Campaign:
         self._energy_method = run.manifest["base"]["energy_j_method"]
         self._restore(run, records)
         self._records = {record.key: record for record in records}
-        done = [r for r in records if r.generation < self._search.generation or not r.genome.size]
+        done = [r for r in records if r.generation < self._search.generation or r.is_base]
         self._known = _by_fingerprint(done)
         self._known.setdefault(evaluator.base.fingerprint, evaluator.base)
         self.tally = Tally(self.config.objectives, Budget(), search.population)
@@ -127,7 +127,8 @@ class Campaign:
         record = Record(
             id=record_id(number),
             generation=self._search.generation,
-            genome=proposal.genome,
+            key=proposal.genome.key,
+            text=proposal.genome.text,
             parents=tuple(self._records[key].id for key in proposal.parents),
             elapsed_s=round(self._elapsed_s, 3),
             result=checked(result, self.config.objectives),
@@ -151,7 +152,7 @@ class Campaign:
     def _finish(self, proposals: Sequence[Proposal]) -> None:
         generation = self._search.generation
         records = [self._records[p.genome.key] for p in proposals]
-        self._search.tell([(r.genome, r.result) for r in records])
+        self._search.tell([(p.genome, r.result) for p, r in zip(proposals, records, strict=True)])
         self._writer.finish_generation(generation, records, {"search": self._search.state()})
         for fingerprint, result in _by_fingerprint(records).items():
             self._known.setdefault(fingerprint, result)
@@ -160,9 +161,12 @@ class Campaign:
         state = run.state()
         if state is None:
             return
-        before = [(r.genome, r.result) for r in records if r.generation < state["search"]["generation"]]
+        before = {r.key: r for r in records if r.generation < state["search"]["generation"]}
+        members = {
+            key: (before[key].genome, before[key].result) for key in state["search"]["population"] if key in before
+        }
         try:
-            self._search.restore(state["search"], before)
+            self._search.restore(state["search"], before, members)
         except ValueError as error:
             raise RunDamaged(
                 f"state and records differ: {error}", run.folder, "Restore the folder from a copy"

@@ -116,7 +116,7 @@ def show(folder: Path, identifier: str, rerun: bool, console: Console) -> None:
     """Print one record; with `rerun`, evaluate it again beside it."""
     run = Run(folder)
     record = run.record(identifier)
-    base = next((r for r in run.records() if not r.genome.size), None)
+    base = next((r for r in run.records() if r.is_base), None)
     result = record.result
     _print_pairs(
         {

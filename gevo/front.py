@@ -70,13 +70,15 @@ def front(records: Sequence[Record], objectives: Sequence[str], floors: Mapping[
     from gevo.selection import non_dominated
 
     valid = [r for r in records if r.result.ok and all(name in r.result.objectives for name in objectives)]
-    base = next((r for r in valid if not r.genome.size), None)
+    base = next((r for r in valid if r.is_base), None)
     if base is None:
         return None
     _refuse_mixed_energy(valid, objectives)
     best: dict[tuple[float, ...], Record] = {}
-    for record in sorted(valid, key=lambda r: (r.genome.size, r.id)):
-        best.setdefault(point(record.result, objectives, floors), record)
+    for record in valid:
+        at = point(record.result, objectives, floors)
+        if at not in best or record.genome.size < best[at].genome.size:
+            best[at] = record
     points = list(best)
     members = [best[points[i]] for i in non_dominated(points)]
     members.sort(key=lambda r: (figure(r.result, objectives[0]), r.id))

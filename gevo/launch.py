@@ -15,11 +15,10 @@ from fitness.job import Context
 from fitness.result import Result
 from gevo.config import CampaignConfig
 from gevo.errors import BaseFails, NotFound, RunDamaged, RunExists, Unwritable
-from gevo.genome import IDENTITY
 from gevo.ir_child import in_child
 from gevo.machine import machine, versions
 from gevo.objectives import bounds, floors, not_finite
-from gevo.record import Record, record_id
+from gevo.record import Record, base_record
 from workloads.cache import cache_folder
 from workloads.errors import WorkloadError
 from workloads.prepare import prepare
@@ -79,7 +78,7 @@ def manifest(config: CampaignConfig, context: Context, base: Result, folder: Pat
         "space_sha256": _digest(folder / "space.json"),
         "versions": versions(),
         "machine": machine(),
-        "base": Record(record_id(1), 0, IDENTITY, (), 0.0, base).to_row(),
+        "base": base_record(base).to_row(),
         "floors": floors(base, config.objectives),
         "bounds": bounds(base, config.objectives),
     }

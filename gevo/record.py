@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from fitness.job import OBJECTIVES
 from fitness.result import Measure, Outcome, Result
-from gevo.genome import Genome
+from gevo.genome import IDENTITY, Genome
 from gevo.objectives import figure
 from gevo.units import OBJECTIVE_TEXT
 
@@ -18,19 +19,25 @@ from gevo.units import OBJECTIVE_TEXT
 class Record:
     """A genome, where it came from and what its evaluation found.
 
-    id: "r0001" and so on, in the order of asking. parents: ids. elapsed_s: seconds of search before it ended.
+    id: "r0001" and so on, in the order of asking. text: the genome's, read only where it is wanted, since
+    a night makes a hundred thousand. parents: ids. elapsed_s: seconds of search before it ended.
     """
 
     id: str
     generation: int
-    genome: Genome
+    key: str
+    text: str
     parents: tuple[str, ...]
     elapsed_s: float
     result: Result
 
+    @cached_property
+    def genome(self) -> Genome:
+        return Genome.parse(self.text)
+
     @property
-    def key(self) -> str:
-        return self.genome.key
+    def is_base(self) -> bool:
+        return self.key == IDENTITY.key
 
     def value(self, objective: str) -> float:
         return self.result.objectives[objective].value
@@ -42,7 +49,7 @@ class Record:
             "id": self.id,
             "generation": self.generation,
             "key": self.key,
-            "genome": self.genome.text,
+            "genome": self.text,
             "parents": list(self.parents),
             "outcome": str(result.outcome),
             "stage": result.stage,
@@ -84,8 +91,14 @@ class Record:
             cache_misses=row["cache_misses"],
             answered_by=row["answered_by"],
         )
-        genome = Genome.parse(row["genome"])
-        return Record(row["id"], row["generation"], genome, tuple(row["parents"]), row["elapsed_s"], result)
+        return Record(
+            row["id"], row["generation"], row["key"], row["genome"], tuple(row["parents"]), row["elapsed_s"], result
+        )
+
+
+def base_record(result: Result) -> Record:
+    """The base as a record: always the first that is asked for."""
+    return Record(record_id(1), 0, IDENTITY.key, IDENTITY.text, (), 0.0, result)
 
 
 def versus(record: Record, base: Record | None, objective: str) -> str:

@@ -75,17 +75,18 @@ class Search:
             "rng": [version, list(internal), gauss],
         }
 
-    def restore(self, state: Mapping[str, Any], evaluated: Iterable[tuple[Genome, Result]]) -> None:
-        """Stand where `state` was taken; `evaluated` are the records of the generations before it."""
-        known = {genome.key: (genome, result) for genome, result in evaluated}
-        missing = [key for key in state["population"] if key not in known]
-        if missing or len(known) != state["asked"]:
+    def restore(
+        self, state: Mapping[str, Any], asked: Iterable[str], members: Mapping[str, tuple[Genome, Result]]
+    ) -> None:
+        """Stand where `state` was taken: `asked` are all keys until then, `members` has the population by key."""
+        self._seen = set(asked)
+        missing = [key for key in state["population"] if key not in members]
+        if missing or len(self._seen) != state["asked"]:
             raise ValueError(
-                f"expected {state['asked']} records with the whole population, got {len(known)}, missing {missing}"
+                f"expected {state['asked']} records with the whole population, got {len(self._seen)}, missing {missing}"
             )
-        self._seen = set(known)
-        members = (known[key] for key in state["population"])
-        self.population = [Member(g, point(r, self._objectives, self._floors)) for g, r in members]
+        known = (members[key] for key in state["population"])
+        self.population = [Member(g, point(r, self._objectives, self._floors)) for g, r in known]
         self.generation = state["generation"]
         version, internal, gauss = state["rng"]
         self._rng.setstate((version, tuple(internal), gauss))

@@ -12,6 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from deap import base, tools  # pyright: ignore[reportMissingTypeStubs]
 
 Point = tuple[float, ...]
@@ -64,9 +65,17 @@ def non_dominated(points: Sequence[Point]) -> list[int]:
     """Indices of the points that no other dominates, in their order; equal points all stay."""
     if not points:
         return []
-    pool = _individuals(points, range(len(points)))
-    front: Any = tools.sortLogNondominated(pool, len(pool), first_front_only=True)
-    return sorted(int(member.index) for member in front)
+    _individuals(points, range(len(points)))  # refuses what cannot be ranked
+    values = np.array(points, dtype=np.float64)
+    kept = np.empty((0, values.shape[1]))
+    found: list[int] = []
+    for index in np.lexsort(values.T[::-1]):  # what dominates a point stands before it in this order
+        at = values[index]
+        above = (kept <= at).all(axis=1) & (kept < at).any(axis=1)
+        if not above.any():
+            found.append(int(index))
+            kept = np.vstack((kept, at))
+    return sorted(found)
 
 
 def _nsga2(points: Sequence[Point], indices: Sequence[int], k: int) -> list[int]:

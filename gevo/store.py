@@ -1,8 +1,9 @@
 """The folder of a campaign: the only file that imports pyarrow. `runs/README.md` explains each file and column.
 
 Order of writes in a generation: every record to the log (synced), then all of them to one Parquet file,
-then the state, then the log is emptied. A crash between any two leaves records twice, never not at all,
-and `records` drops the second. Readers take no lock: they read the log first and the Parquet files after.
+then the state, then the log is emptied. Now and then the files of many generations become one. A crash
+between any two steps leaves records twice, never not at all, and `records` drops the second. Readers take
+no lock: they read the log first and the Parquet files after, again if one was merged away meanwhile.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gevo.lock import WriterLock, holder
 from gevo.log import LogWriter, read_log
 from gevo.record import Record, id_number
 
+MERGED = 64  # generations that become one file: opening a file costs more than reading 1000 records of it
 FORMAT = 1  # of the folder; raised when an older gevo could not read it
 
 SCHEMA = pa.schema(
@@ -74,9 +76,7 @@ class Run:
     def records(self) -> list[Record]:
         """All records, in the order of asking."""
         rows = list(read_log(self.log).rows)
-        for part in sorted((self.folder / "records").glob("gen-*.parquet")):
-            rows += _read_part(part)
-        unique = {row["id"]: row for row in rows}
+        unique = {row["id"]: row for row in (*rows, *_read_parts(self.folder / "records"))}
         return [Record.from_row(unique[i]) for i in sorted(unique, key=id_number)]
 
     def record(self, identifier: str) -> Record:
@@ -135,20 +135,50 @@ class RunWriter:
 
     def finish_generation(self, generation: int, records: Sequence[Record], state: Mapping[str, Any]) -> None:
         """Move a whole generation from the log to its Parquet file, with the state after it."""
-        part = self.folder / "records" / f"gen-{generation:05d}.parquet"
-        table = pa.Table.from_pylist([r.to_row() for r in records], schema=SCHEMA)
-        write_whole(part, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
+        folder = self.folder / "records"
+        _write_part(folder / f"gen-{generation:05d}.parquet", [r.to_row() for r in records])
         self.checkpoint(state)
         self._log.clear()
+        if (generation + 1) % MERGED == 0:
+            _merge(folder, generation + 1 - MERGED, generation)
 
     def checkpoint(self, state: Mapping[str, Any]) -> None:
         write_json(self.folder / "state.json", state)
 
 
+def _write_part(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
+    write_whole(path, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
+
+
+def _merge(folder: Path, first: int, last: int) -> None:
+    """Put the files of generations `first` to `last` into one, then remove them."""
+    parts = [folder / f"gen-{generation:05d}.parquet" for generation in range(first, last + 1)]
+    present = [part for part in parts if part.is_file()]
+    merged = folder / f"gen-{first:05d}-{last:05d}.parquet"
+    rows = [row for part in present for row in _read_part(part)]
+    if merged.is_file():  # a crash came between writing it and removing the last part
+        rows = list({row["id"]: row for row in (*_read_part(merged), *rows)}.values())
+    _write_part(merged, rows)
+    for part in present:
+        part.unlink()
+
+
+def _read_parts(folder: Path) -> list[dict[str, Any]]:
+    while True:
+        try:
+            return [row for part in sorted(folder.glob("gen-*.parquet")) for row in _read_part(part)]
+        except FileNotFoundError:
+            continue  # merged since the listing; the merged file is there
+
+
 def _read_part(path: Path) -> list[dict[str, Any]]:
     try:
-        return pq.read_table(path, schema=SCHEMA).to_pylist()
-    except (pa.ArrowException, OSError) as error:
+        with pq.ParquetFile(path) as file:
+            return file.read(use_threads=False).cast(SCHEMA).to_pylist()
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise RunDamaged(f"cannot be read: {error}", path, "Restore the file from a copy") from error
 
 

@@ -46,7 +46,7 @@ class Tally:
         self.answered += bool(result.answered_by)
         self.cache_hits += result.cache_hits
         self.cache_misses += result.cache_misses
-        if self.base is None and not record.genome.size:
+        if self.base is None and record.is_base:
             self.base = record
         if not result.ok:
             return

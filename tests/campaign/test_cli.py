@@ -296,13 +296,17 @@ def test_every_command_teaches_by_an_example(gevo: Cli, command: str) -> None:
 
 
 def test_help_answers_in_under_three_tenths_of_a_second() -> None:
+    """On a machine that is busy or slow, as much longer as an empty interpreter takes longer than 25 ms there."""
     root = Path(launch.__file__).parent.parent
-    times: list[float] = []
-    for _ in range(5):
+
+    def wall(*arguments: str) -> float:
         start = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "gevo", "--help"], check=True, capture_output=True, cwd=root)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.3
+        subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=root)
+        return time.perf_counter() - start
+
+    pairs = [(wall("-m", "gevo", "--help"), wall("-S", "-c", "pass")) for _ in range(7)]
+    helping, empty = (min(times) for times in zip(*pairs, strict=True))
+    assert helping < 0.3 * max(1.0, empty / 0.025), (helping, empty)
 
 
 def test_help_imports_nothing_heavy() -> None:

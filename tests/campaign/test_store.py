@@ -143,3 +143,23 @@ def test_unknown_record_is_named(run: Path) -> None:
     assert Run(run).record("r0003").id == "r0003"
     with pytest.raises(NotFound, match="no record 'r9999'"):
         Run(run).record("r9999")
+
+
+def test_old_generations_become_one_file_and_a_crash_meanwhile_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("merged", "crashed", "plain"):
+        begin(tmp_path / name)
+    budget = Budget(generations=7)
+    search(tmp_path / "plain", FakePool(), budget)
+    monkeypatch.setattr("gevo.store.MERGED", 3)
+    search(tmp_path / "merged", FakePool(), budget)
+    parts = sorted(p.name for p in (tmp_path / "merged" / "records").iterdir())
+    assert parts == ["gen-00000-00002.parquet", "gen-00003-00005.parquet", "gen-00006.parquet"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda self: (_ for _ in ()).throw(OSError("pulled the plug")))
+        with pytest.raises(OSError, match="pulled the plug"):
+            search(tmp_path / "crashed", FakePool(), budget)
+    search(tmp_path / "crashed", FakePool(), budget)
+    plain = essence(Run(tmp_path / "plain").records())
+    assert essence(Run(tmp_path / "merged").records()) == essence(Run(tmp_path / "crashed").records()) == plain

@@ -9,9 +9,8 @@ from synthetic import FakePool, make_space
 
 from gevo.campaign import Campaign, Ending
 from gevo.config import Budget, CampaignConfig, SearchConfig
-from gevo.genome import IDENTITY
 from gevo.objectives import bounds, floors
-from gevo.record import Record, record_id
+from gevo.record import Record, base_record
 from gevo.store import Run, RunWriter
 
 
@@ -24,7 +23,7 @@ def begin(folder: Path, seed: int = 1, population: int = 8) -> None:
         writer.freeze(
             {
                 "config": config.to_json(),
-                "base": Record(record_id(1), 0, IDENTITY, (), 0.0, base).to_row(),
+                "base": base_record(base).to_row(),
                 "floors": floors(base, config.objectives),
                 "bounds": bounds(base, config.objectives),
             }

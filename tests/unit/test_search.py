@@ -69,7 +69,7 @@ def test_restored_search_goes_on_as_the_first_would_have() -> None:
     asked = advance(search, 4)
     state = json.loads(json.dumps(search.state()))
     again = new_search(seed=12345)
-    again.restore(state, [(g, fake_result(g)) for g in asked])
+    again.restore(state, [g.key for g in asked], {g.key: (g, fake_result(g)) for g in asked})
     assert advance(again, 4) == advance(search, 4)
     assert again.state() == search.state()
 
@@ -78,7 +78,9 @@ def test_restore_refuses_records_that_are_not_all_there() -> None:
     search = new_search()
     asked = advance(search, 2)
     with pytest.raises(ValueError, match="expected 24 records"):
-        new_search().restore(search.state(), [(g, fake_result(g)) for g in asked[:-1]])
+        new_search().restore(
+            search.state(), [g.key for g in asked[:-1]], {g.key: (g, fake_result(g)) for g in asked[:-1]}
+        )
 
 
 def test_search_improves_on_its_seeds() -> None:
