@@ -27,6 +27,7 @@ FILES = (
     "t10k-images-idx3-ubyte.gz",
     "t10k-labels-idx1-ubyte.gz",
 )
+BY_HAND = f"By hand: install Debian's package {PACKAGE}, or set GEVO_DATA to a folder that holds {', '.join(FILES)}"
 SPLIT_SEED = 20200523  # any fixed number; this one is the date of the Debian package's snapshot
 
 
@@ -74,7 +75,7 @@ def fashion_mnist_folder() -> Path:
     for folder in (*named, SYSTEM_FOLDER, _unpacked()):
         if all((folder / name).is_file() for name in FILES):
             return folder
-    raise WorkloadError("Fashion-MNIST is not on this machine", "fashion_mnist", f"Run `make data` (or {_by_hand()})")
+    raise WorkloadError("Fashion-MNIST is not on this machine", "fashion_mnist", f"Run `make data`. {BY_HAND}")
 
 
 def fetch() -> Path:
@@ -84,7 +85,7 @@ def fetch() -> Path:
     except WorkloadError:
         pass
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
-        raise WorkloadError("apt-get and dpkg-deb are not on this machine", "make data", _by_hand().capitalize())
+        raise WorkloadError("apt-get and dpkg-deb are not on this machine", "make data", BY_HAND)
     with temporary_folder(cache_folder() / "data") as work:
         download = ["apt-get", "download", PACKAGE]
         done = _run(download, work)
@@ -94,17 +95,13 @@ def fetch() -> Path:
         packages = list(work.glob("*.deb"))
         if done.returncode != 0 or not packages:
             reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise WorkloadError(f"`{' '.join(download)}` failed ({reason})", "make data", _by_hand().capitalize())
+            raise WorkloadError(f"`{' '.join(download)}` failed ({reason})", "make data", BY_HAND)
         _run(["dpkg-deb", "-x", str(packages[0]), str(work / "root")], work)
         return publish(work / "root" / SYSTEM_FOLDER.relative_to("/"), _unpacked())
 
 
 def _unpacked() -> Path:
     return cache_folder() / "data" / "fashion-mnist"
-
-
-def _by_hand() -> str:
-    return f"install the Debian package {PACKAGE}, or set GEVO_DATA to a folder that holds {', '.join(FILES)}"
 
 
 def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ import pytest
 from workloads import PreparedWorkload, WorkloadError, prepare
 from workloads.cache import cache_folder
 from workloads.catalog import SHIPPED
-from workloads.data import fashion_mnist_folder
+from workloads.data import fashion_mnist_folder, fetch
 from workloads.frontends.base import frontend
 from workloads.frontends.user_code import load_workload
 
@@ -191,6 +191,17 @@ def test_missing_fashion_mnist_names_the_four_files(tmp_path, monkeypatch):
     monkeypatch.setattr("workloads.data.SYSTEM_FOLDER", tmp_path / "none")
     with pytest.raises(WorkloadError, match=r"make data.*GEVO_DATA.*train-images-idx3-ubyte.gz.*t10k-labels"):
         fashion_mnist_folder()
+
+
+def test_fetching_without_apt_says_what_to_do_by_hand(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEVO_CACHE", str(tmp_path))
+    monkeypatch.delenv("GEVO_DATA", raising=False)
+    monkeypatch.setattr("workloads.data.SYSTEM_FOLDER", tmp_path / "none")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        WorkloadError, match="dataset-fashion-mnist, or set GEVO_DATA to a folder that holds train-images"
+    ):
+        fetch()
 
 
 def test_the_cache_folder_is_read_from_the_environment_at_each_call(tmp_path, monkeypatch):
