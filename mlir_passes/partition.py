@@ -44,7 +44,10 @@ def partition(module: ir.Module, entry: str, n_state: int) -> KernelGraph:
 
 
 def is_helper(op: Any) -> bool:
-    """Whether kernels that need the op's result compute it for themselves: constants, fills and scalars."""
+    """Whether kernels that need the op's result compute it for themselves: constants, fills, scalars, views of such."""
+    if op.name in VIEWS:
+        source = producer(storage_of(op.results[0]))
+        return source is not None and is_helper(source)
     return op.name in _REMATERIALISED or not any(tensor_type(r.type) for r in op.results)
 
 

@@ -254,3 +254,20 @@ def test_kernels_hold_no_value_of_the_step():
         assert signature is not None and kernel.text.count("func.func") == 1
         assert signature[1].count("memref<") == kernel.inputs + kernel.outputs
         parse(kernel.text, new_context())
+
+
+def test_reshape_of_a_fill_is_made_where_it_is_used():
+    code = """
+  %one = arith.constant 1.0 : f32
+  %e = tensor.empty() : tensor<15xf32>
+  %f = linalg.fill ins(%one : f32) outs(%e : tensor<15xf32>) -> tensor<15xf32>
+  %v = tensor.expand_shape %f [[0, 1]] output_shape [3, 5] : tensor<15xf32> into tensor<3x5xf32>
+  %1 = tensor.insert_slice %x into %v[1, 1] [2, 2] [1, 1] : tensor<2x2xf32> into tensor<3x5xf32>
+  %2 = tensor.extract_slice %v[0, 0] [2, 2] [1, 1] : tensor<3x5xf32> to tensor<2x2xf32>"""
+    text = step(code, "%x: tensor<2x2xf32>", "%1, %2", "tensor<3x5xf32>, tensor<2x2xf32>")
+    x = floats(2, 2)
+    padded, ones = run(text, x)
+    expected = np.ones((3, 5), np.float32)
+    expected[1:3, 1:3] = x
+    np.testing.assert_array_equal(padded, expected)
+    np.testing.assert_array_equal(ones, np.ones((2, 2)))
