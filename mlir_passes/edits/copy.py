@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from mlir_passes.edits.base import Edit, Use, all_fit, draw_use
+from mlir_passes.errors import EditDoesNotApply
 from mlir_passes.space import Space, SpaceOp
 
 if TYPE_CHECKING:
@@ -68,13 +69,15 @@ class Copy(Edit):
 
     def extend(self, space: Space) -> Space:
         old = space.by_site[self.site]
-        uses = iter(self.operands)
-        operands = tuple(
-            next(uses).value if s in old.slots and v in space.types else v for s, v in enumerate(old.operands)
-        )
+        given = dict(zip(old.slots, self.operands, strict=True))
+        operands = list(old.operands)
+        for slot, use in given.items():
+            # a value that is resized to fit leaves the old name in place, which has the type that the slot takes
+            if space.types[use.value] == space.types[operands[slot]]:
+                operands[slot] = use.value
         results = tuple(f"{self.new_site}#{i}" for i in range(len(old.results)))
         types = {new: space.types[r] for new, r in zip(results, old.results, strict=True) if r in space.types}
-        return space.insert(self.before, SpaceOp(self.new_site, old.name, operands, old.slots, results, True), types)
+        return space.insert(self.before, SpaceOp(self.new_site, old.name, tuple(operands), old.slots, results, True), types)
 
     def apply(self, editor: Editor) -> None:
         new = editor.clone(self.site, self.new_site, before=self.before)
@@ -82,4 +85,6 @@ class Copy(Edit):
         for slot, use in zip(slots, self.operands, strict=True):
             new.operands[slot] = editor.fitted(use, new.operands[slot].type, before=new)
         target = editor.op(self.into)
+        if target.operands[self.into_slot].type != new.results[0].type:
+            raise EditDoesNotApply("edit", f"{self.site} has not the type of operand {self.into_slot} of {self.into}")
         target.operands[self.into_slot] = new.results[0]

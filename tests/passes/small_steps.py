@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from fitness.cpu import CpuRunner
 from mlir_passes.canonical import canonicalise
+from mlir_passes.edits import KINDS, Edit, edit_class
 from mlir_passes.ir_tools import body, function, new_context
 from mlir_passes.objects import ObjectCache
 from mlir_passes.pipeline import canonical_text, compile_program
@@ -129,7 +131,12 @@ def floats(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed + 100 * len(shape)).standard_normal(shape).astype(np.float32)
 
 
-def operations_of(text: str) -> list[str]:
-    """Names of the linalg, tensor and scf ops in the text of a module, in order."""
-    words = (w.strip("(){}") for line in text.splitlines() for w in line.split()[:3])
-    return [w for w in words if w.startswith(("linalg.", "tensor.", "scf.")) and w != "linalg.yield"]
+def drawn(space: Space, rng: random.Random, count: int) -> list[Edit]:
+    """Edits drawn one after the other, as the search draws them."""
+    edits: list[Edit] = []
+    for _ in range(count):
+        found = edit_class(rng.choice(list(KINDS))).draw(space, rng)
+        if found:
+            edits.append(found)
+            space = found.extend(space)
+    return edits
