@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from workloads import WorkloadError
+from workloads import WorkloadError, prepare
 from workloads.frontends.base import save
 from workloads.frontends.mlir_file import trace_file
 
@@ -44,6 +44,17 @@ def test_file_is_prepared_with_its_arrays(folder):
     assert prepared.initial_state(0)[0].shape == (3, 2)
     assert [a.shape for a in prepared.split("test")] == [(8, 3), (8,)]
     assert [a.shape for a in next(prepared.batches(0, 1))] == [(4, 3), (4,)]
+
+
+def test_file_is_a_workload_like_any_other_and_needs_no_jax(folder, monkeypatch):
+    (folder / "hidden").mkdir()
+    (folder / "hidden" / "jax.py").write_text("raise RuntimeError('jax was imported')\n")
+    monkeypatch.setenv("PYTHONPATH", str(folder / "hidden"))
+    spec, cache = str(folder / "tiny.mlir"), folder / "cache"
+    first = prepare(spec, cache)
+    assert first.signature.name == "tiny" and prepare(spec, cache) == first
+    (folder / "tiny.json").write_text(json.dumps(SIGNATURE | {"quality": {"kind": "loss", "steps": 20}}))
+    assert prepare(spec, cache).signature.quality.steps == 20
 
 
 def test_data_may_come_from_a_function_in_a_file_beside_it(folder):

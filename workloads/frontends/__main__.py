@@ -41,7 +41,7 @@ def record_opened_files() -> set[str]:
     opened: set[str] = set()
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(args[0], str | bytes):
+        if event == "open" and isinstance(args[0], str | bytes | os.PathLike):
             opened.add(os.fsdecode(args[0]))
 
     sys.addaudithook(hook)
