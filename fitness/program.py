@@ -1,6 +1,6 @@
 """The program folder: what an evaluation saves, an export is, and `load_step` runs.
 
-plan.json, kernels/<key>.mlir, objects/<key>.o, further texts (step.mlir), and manifest.json, which names the
+plan.json, kernels/<key>.mlir, objects/<key>.o, further files (step.mlir, initial_state.npz), and manifest.json, which names the
 machine and the versions, has the hash of every other file, and holds `extra` (signature, measured objectives).
 """
 
@@ -20,7 +20,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from fitness.cpu import CpuRunner
+import numpy as np
+
+from fitness.cpu import Array, CpuRunner
 from fitness.errors import FitnessError
 from fitness.step import Step
 from mlir_passes import llvm
@@ -32,19 +34,19 @@ _AGAIN = "Export it again"
 
 
 def save_program(
-    folder: Path, program: Program, extra: Mapping[str, Any], texts: Mapping[str, str] | None = None
+    folder: Path, program: Program, extra: Mapping[str, Any], files: Mapping[str, bytes] | None = None
 ) -> None:
     """Write the folder whole or not at all; a program that stands there is replaced, anything else refused.
 
     extra: plain data, with "signature" (Signature.to_json()) where `load_step` shall work, and "entry": "predict"
-    for a prediction. texts: further files by name, such as step.mlir.
+    for a prediction. files: further ones by name, such as step.mlir and initial_state.npz (leaves s0, s1, ...).
     """
     if folder.exists() and any(folder.iterdir()) and not (folder / "manifest.json").is_file():
         raise FitnessError("the folder is not empty and holds no program", str(folder), "Name another one")
     folder.parent.mkdir(parents=True, exist_ok=True)
     work = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        _write(work, _files(program, texts or {}), program, extra)
+        _write(work, {**_files(program), **(files or {})}, program, extra)
         _put(work, folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -91,7 +93,15 @@ def load_step(folder: Path | str) -> Step:
     signature = extra["signature"]
     batch = signature["predict_inputs" if extra.get("entry") == "predict" else "batch"]
     names = [s["name"] for s in signature["state"]], [s["name"] for s in batch]
-    return Step(CpuRunner(program), *names)
+    return Step(CpuRunner(program), *names, initial=_initial_state(folder, len(names[0])))
+
+
+def _initial_state(folder: Path, leaves: int) -> list[Array]:
+    path = folder / "initial_state.npz"
+    if not path.is_file():
+        return []
+    with np.load(path) as arrays:
+        return [arrays[f"s{i}"] for i in range(leaves)]
 
 
 def for_this_machine(program: Program, where: str) -> Program:
@@ -107,12 +117,12 @@ def for_this_machine(program: Program, where: str) -> Program:
     return import_module("mlir_passes.pipeline").recompile(program)
 
 
-def _files(program: Program, texts: Mapping[str, str]) -> dict[str, bytes]:
+def _files(program: Program) -> dict[str, bytes]:
     files = {"plan.json": json.dumps(asdict(program.plan)).encode()}
     for key, kernel in program.kernels.items():
         files[f"kernels/{key}.mlir"] = kernel.text.encode()
         files[f"objects/{key}.o"] = program.objects[key]
-    return files | {name: text.encode() for name, text in texts.items()}
+    return files
 
 
 def _write(work: Path, files: Mapping[str, bytes], program: Program, extra: Mapping[str, Any]) -> None:

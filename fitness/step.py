@@ -21,13 +21,22 @@ class Step:
     a batch is not copied either. Metrics are copies.
     """
 
-    def __init__(self, runner: CpuRunner, state_names: Sequence[str], batch_names: Sequence[str]) -> None:
+    def __init__(
+        self, runner: CpuRunner, state_names: Sequence[str], batch_names: Sequence[str], initial: Sequence[Array] = ()
+    ) -> None:
         self._runner = runner
+        self._initial = list(initial)
         self.state_names, self.batch_names = tuple(state_names), tuple(batch_names)
         _check_count("state", self.state_names, runner.state)
         _check_count("batch", self.batch_names, runner.batch)
         self.batch_views = runner.batch
         self.peak_bytes = runner.plan.peak_bytes
+
+    def initial_state(self) -> list[Array]:
+        """The state that the variant was measured from (the workload's first seed), in signature order."""
+        if not self._initial:
+            raise FitnessError("the program was saved without an initial state", "step", "Give the step your own")
+        return [leaf.copy() for leaf in self._initial]
 
     def __call__(self, state: Leaves, batch: Leaves) -> tuple[Any, list[Array]]:
         pairs = _foreign("state", state, self.state_names, self._runner.state)

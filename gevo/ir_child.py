@@ -51,12 +51,15 @@ def export(prepared: str, base: str, cache: str, genome: Mapping[str, Any], extr
     from mlir_passes.pipeline import apply_genome, compile_program
     from workloads.workload import PreparedWorkload
 
-    signature = PreparedWorkload.load(Path(prepared)).signature
+    workload = PreparedWorkload.load(Path(prepared))
+    signature = workload.signature
     variant = apply_genome(Path(base).read_text(), Genome.from_json(genome).edits)
     sizes = len(signature.state), len(signature.batch)
     program = compile_program(variant.text, "step", *sizes, ObjectCache(Path(cache)))
     facts = {**extra, "signature": signature.to_json(), "fingerprint": variant.fingerprint}
-    save_program(Path(to), program, facts, {"step.mlir": variant.text})
+    initial = workload.folder / f"init_{signature.quality.seeds[0]}.npz"
+    files = {"step.mlir": variant.text.encode(), "initial_state.npz": initial.read_bytes()}
+    save_program(Path(to), program, facts, files)
 
 
 TASKS: dict[str, Callable[..., None]] = {"make_base": make_base, "export": export}

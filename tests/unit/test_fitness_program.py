@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -32,7 +33,9 @@ W = np.full(8, 2.0, np.float32)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    save_program(tmp_path / "out", pull(), EXTRA, {"step.mlir": "module {}"})
+    initial = io.BytesIO()
+    np.savez(initial, s0=W)
+    save_program(tmp_path / "out", pull(), EXTRA, {"step.mlir": b"module {}", "initial_state.npz": initial.getvalue()})
     return tmp_path / "out"
 
 
@@ -162,3 +165,14 @@ def test_loading_imports_neither_the_search_nor_mlir(folder: Path):
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_step_starts_from_the_saved_initial_state(folder: Path, tmp_path: Path):
+    step = load_step(folder)
+    (first,) = step.initial_state()
+    np.testing.assert_array_equal(first, W)
+    first[:] = 0
+    np.testing.assert_array_equal(step.initial_state()[0], W)
+    save_program(tmp_path / "bare", pull(), EXTRA)
+    with pytest.raises(FitnessError, match="without an initial state"):
+        load_step(tmp_path / "bare").initial_state()
