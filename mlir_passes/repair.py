@@ -51,7 +51,7 @@ class Editor:
         return new
 
     def replace_value(self, name: str, new: Any) -> None:
-        """Give every use of `name` the value `new`; it means `new` from here on, and so do names that meant the same."""
+        """Give every use of `name` the value `new`; names that meant the old value mean `new` from here on."""
         old = self._values[name]
         old.replace_all_uses_with(new)
         self._values.update({other: new for other, value in self._values.items() if value == old})

@@ -72,12 +72,13 @@ class Copy(Edit):
         given = dict(zip(old.slots, self.operands, strict=True))
         operands = list(old.operands)
         for slot, use in given.items():
-            # a value that is resized to fit leaves the old name in place, which has the type that the slot takes
+            # where a value is resized to fit, the old name stays: it has the type that the slot takes
             if space.types[use.value] == space.types[operands[slot]]:
                 operands[slot] = use.value
         results = tuple(f"{self.new_site}#{i}" for i in range(len(old.results)))
         types = {new: space.types[r] for new, r in zip(results, old.results, strict=True) if r in space.types}
-        return space.insert(self.before, SpaceOp(self.new_site, old.name, tuple(operands), old.slots, results, True), types)
+        new = SpaceOp(self.new_site, old.name, tuple(operands), old.slots, results, True)
+        return space.insert(self.before, new, types)
 
     def apply(self, editor: Editor) -> None:
         new = editor.clone(self.site, self.new_site, before=self.before)

@@ -35,7 +35,9 @@ class Rewire(Edit):
 
     def applies(self, space: Space) -> bool:
         op = space.by_site.get(self.site)
-        return op is not None and self.slot in op.slots and all_fit(space, self.site, [self.use], [op.operands[self.slot]])
+        if op is None or self.slot not in op.slots:
+            return False
+        return all_fit(space, self.site, [self.use], [op.operands[self.slot]])
 
     def apply(self, editor: Editor) -> None:
         op = editor.op(self.site)

@@ -12,8 +12,10 @@ import numpy as np
 from fitness.cpu import CpuRunner
 from mlir_passes.canonical import canonicalise
 from mlir_passes.edits import KINDS, Edit, edit_class
-from mlir_passes.ir_tools import body, function, new_context
+from mlir_passes.graph import KernelGraph
+from mlir_passes.ir_tools import body, function, new_context, parse
 from mlir_passes.objects import ObjectCache
+from mlir_passes.partition import partition
 from mlir_passes.pipeline import canonical_text, compile_program
 from mlir_passes.program import Program
 from mlir_passes.sites import describe, number
@@ -140,3 +142,18 @@ def drawn(space: Space, rng: random.Random, count: int) -> list[Edit]:
             edits.append(found)
             space = found.extend(space)
     return edits
+
+
+def step_of(code: str, arguments: str, returned: str, results: str = "tensor<3x5xf32>") -> str:
+    """A step of one shape, `tensor<3x5xf32>`, where `results` says nothing else."""
+    return f"func.func @step({arguments}) -> ({results}) {{\n  {code}\n  return {returned} : {results}\n}}"
+
+
+def cut(text: str, n_state: int = 0) -> KernelGraph:
+    """The kernel graph of a frontend's step."""
+    return partition(parse(canonical_text(text, "step"), new_context()), "step", n_state)
+
+
+def kinds(graph: KernelGraph) -> list[str]:
+    """The kind of each call."""
+    return [graph.kernels[call.kernel].kind for call in graph.calls]

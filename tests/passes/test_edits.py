@@ -59,7 +59,13 @@ def test_deletion_gives_uses_the_replacement():
 
 
 def test_rewiring_changes_one_operand_only():
-    assert edited(Rewire("op4", 1, Use("op1#0"))) == ["a = exp x", "b = add a y", "c = tanh b", "d = mul c a", "return d"]
+    assert edited(Rewire("op4", 1, Use("op1#0"))) == [
+        "a = exp x",
+        "b = add a y",
+        "c = tanh b",
+        "d = mul c a",
+        "return d",
+    ]
 
 
 def test_copy_goes_to_its_place_with_its_operands_and_feeds_one_use():
@@ -102,7 +108,13 @@ def test_slot_of_a_copy_keeps_its_type_where_the_value_was_resized():
         apply_genome(base, [copy, bad])
     good = Copy(exp, 2, f"{exp}'1", (X,), f"{exp}'1", 0)
     assert dangling(space, [copy, good]) == []
-    assert essence(apply_genome(base, [copy, good]).text) == ["a = exp x", "b = exp a", "c = tanh y", "d = log b", "return d c"]
+    assert essence(apply_genome(base, [copy, good]).text) == [
+        "a = exp x",
+        "b = exp a",
+        "c = tanh y",
+        "d = log b",
+        "return d c",
+    ]
 
 
 def test_edit_of_a_copy():

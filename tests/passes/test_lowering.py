@@ -15,7 +15,7 @@ SIZES = st.sampled_from([1, 7, 10, 16, 17, 33, 100])
 
 
 def assert_sum_close(got: np.ndarray, exact: np.ndarray, terms: int, magnitude: np.ndarray) -> None:
-    """`got` is within the rounding of any order of summing `terms` products whose absolute values sum to `magnitude`."""
+    """`got` is within the rounding of any order of summing `terms` products whose sizes sum to `magnitude`."""
     assert got.shape == exact.shape
     assert np.all(np.abs(got - exact) <= (terms + 3) * ULP * magnitude + 1e-30)
 
@@ -49,7 +49,8 @@ def matmul_text(m: int, n: int, k: int, a: str, b: str, epilogue: bool = False) 
   %e = tensor.empty() : {out}
   %f = linalg.fill ins(%zero : f32) outs(%e : {out}) -> {out}
   %c = linalg.generic {{indexing_maps = [{through(a)}, {through(b)}, {through("mn")}],
-      iterator_types = ["parallel", "parallel", "reduction"]}} ins(%a, %b : {tensor(a)}, {tensor(b)}) outs(%f : {out}) {{
+      iterator_types = ["parallel", "parallel", "reduction"]}}
+      ins(%a, %b : {tensor(a)}, {tensor(b)}) outs(%f : {out}) {{
   ^bb0(%p: f32, %q: f32, %acc: f32):
     %x = arith.mulf %p, %q : f32
     %s = arith.addf %acc, %x : f32

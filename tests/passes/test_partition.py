@@ -1,4 +1,4 @@
-"""How a step is cut: what is one kernel, what costs none, costs by hand, and results with awkward ownership."""
+"""How a step is cut: what is one kernel, what costs none, and costs by hand."""
 
 from __future__ import annotations
 
@@ -6,23 +6,13 @@ import re
 from collections import Counter
 
 import numpy as np
-from small_steps import MLP, compiled, floats, run, run_program
+from small_steps import MLP, compiled, cut, floats, kinds, run, run_program, step_of
 
-from mlir_passes.graph import KernelGraph, KernelText
+from mlir_passes.graph import KernelText
 from mlir_passes.ir_tools import new_context, parse
-from mlir_passes.partition import partition
-from mlir_passes.pipeline import canonical_text
 
 ID = "affine_map<(i, j) -> (i, j)>"
 EMPTY = "%e = tensor.empty() : tensor<3x5xf32>"
-
-
-def cut(text: str, n_state: int = 0) -> KernelGraph:
-    return partition(parse(canonical_text(text, "step"), new_context()), "step", n_state)
-
-
-def kinds(graph: KernelGraph) -> list[str]:
-    return [graph.kernels[call.kernel].kind for call in graph.calls]
 
 
 def generics(kernel: KernelText) -> int:
@@ -54,15 +44,11 @@ def bias_relu(result: str, value: str) -> str:
 """
 
 
-def step(code: str, arguments: str, returned: str, results: str = "tensor<3x5xf32>") -> str:
-    return f"func.func @step({arguments}) -> ({results}) {{\n  {code}\n  return {returned} : {results}\n}}"
-
-
 AB = "%a: tensor<3x4xf32>, %b: tensor<4x5xf32>"
 
 
 def test_contraction_with_bias_and_relu_is_one_kernel():
-    graph = cut(step(product("c", "%a", "%b") + bias_relu("r", "%c"), f"{AB}, %bias: tensor<5xf32>", "%r"))
+    graph = cut(step_of(product("c", "%a", "%b") + bias_relu("r", "%c"), f"{AB}, %bias: tensor<5xf32>", "%r"))
     assert kinds(graph) == ["contraction"]
     (kernel,) = graph.kernels
     assert (kernel.inputs, kernel.outputs) == (3, 1)
@@ -71,7 +57,7 @@ def test_contraction_with_bias_and_relu_is_one_kernel():
 
 
 def test_matmul_costs_two_flops_a_term_and_each_operand_once():
-    (kernel,) = cut(step(product("c", "%a", "%b"), AB, "%c")).kernels
+    (kernel,) = cut(step_of(product("c", "%a", "%b"), AB, "%c")).kernels
     assert kernel.kind == "contraction"
     assert kernel.flops == 2 * 3 * 4 * 5
     assert (kernel.bytes_read, kernel.bytes_written) == (4 * (12 + 20), 4 * 15)
@@ -79,7 +65,7 @@ def test_matmul_costs_two_flops_a_term_and_each_operand_once():
 
 def test_contraction_whose_result_is_read_twice_keeps_its_epilogue_apart():
     code = product("c", "%a", "%b") + bias_relu("r", "%c")
-    text = step(code, f"{AB}, %bias: tensor<5xf32>", "%c, %r", "tensor<3x5xf32>, tensor<3x5xf32>")
+    text = step_of(code, f"{AB}, %bias: tensor<5xf32>", "%c, %r", "tensor<3x5xf32>, tensor<3x5xf32>")
     assert kinds(cut(text)) == ["contraction", "elementwise"]
 
 
@@ -87,7 +73,7 @@ def test_elementwise_producer_stays_out_of_the_contractions_loop():
     code = f"""%ea = tensor.empty() : tensor<3x4xf32>
   %x = linalg.exp ins(%a : tensor<3x4xf32>) outs(%ea : tensor<3x4xf32>) -> tensor<3x4xf32>
   {product("c", "%x", "%b")}"""
-    text = step(code, AB, "%c")
+    text = step_of(code, AB, "%c")
     graph = cut(text)
     assert kinds(graph) == ["elementwise", "contraction"]
     assert "math.exp" not in graph.kernels[graph.calls[1].kernel].text
@@ -100,7 +86,7 @@ def test_elementwise_chain_is_one_kernel_with_costs_by_hand():
   %1 = linalg.exp ins(%x : tensor<3x5xf32>) outs(%e : tensor<3x5xf32>) -> tensor<3x5xf32>
   %2 = linalg.mul ins(%1, %y : tensor<3x5xf32>, tensor<3x5xf32>) outs(%e : tensor<3x5xf32>) -> tensor<3x5xf32>
   %3 = linalg.sub ins(%2, %x : tensor<3x5xf32>, tensor<3x5xf32>) outs(%e : tensor<3x5xf32>) -> tensor<3x5xf32>"""
-    graph = cut(step(code, "%x: tensor<3x5xf32>, %y: tensor<3x5xf32>", "%3"))
+    graph = cut(step_of(code, "%x: tensor<3x5xf32>, %y: tensor<3x5xf32>", "%3"))
     (kernel,) = graph.kernels
     assert kernel.kind == "elementwise" and generics(kernel) == 1
     assert kernel.flops == 3 * 15
@@ -112,7 +98,7 @@ def test_transposed_operand_may_not_share_its_storage_with_the_result():
     code = """%e = tensor.empty() : tensor<4x4xf32>
   %t = linalg.transpose ins(%x : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) permutation = [1, 0]
   %s = linalg.add ins(%t, %x : tensor<4x4xf32>, tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>"""
-    text = step(code, "%x: tensor<4x4xf32>", "%s", "tensor<4x4xf32>")
+    text = step_of(code, "%x: tensor<4x4xf32>", "%s", "tensor<4x4xf32>")
     (kernel,) = cut(text).kernels
     assert kernel.inplace == ()
     x = floats(4, 4)
@@ -124,7 +110,7 @@ def test_transposed_result_is_written_by_the_contraction_itself():
     code = f"""{product("c", "%a", "%b")}
   %et = tensor.empty() : tensor<5x3xf32>
   %t = linalg.transpose ins(%c : tensor<3x5xf32>) outs(%et : tensor<5x3xf32>) permutation = [1, 0]"""
-    text = step(code, AB, "%t", "tensor<5x3xf32>")
+    text = step_of(code, AB, "%t", "tensor<5x3xf32>")
     graph = cut(text)
     assert kinds(graph) == ["contraction"]
     a, b = floats(3, 4), floats(4, 5)
@@ -149,7 +135,7 @@ def test_transposed_result_of_rank_3_goes_to_the_right_places():
 
 
 def test_equal_kernels_appear_once():
-    text = step(
+    text = step_of(
         product("c", "%a", "%b") + product("d", "%p", "%b"),
         f"{AB}, %p: tensor<3x4xf32>", "%c, %d", "tensor<3x5xf32>, tensor<3x5xf32>",
     )  # fmt: skip
@@ -166,54 +152,12 @@ def test_reshapes_cost_no_kernel_and_keep_their_shape():
   %1 = linalg.exp ins(%x : tensor<3x5xf32>) outs(%e : tensor<3x5xf32>) -> tensor<3x5xf32>
   %2 = tensor.collapse_shape %1 [[0, 1]] : tensor<3x5xf32> into tensor<15xf32>
   %3 = tensor.expand_shape %2 [[0, 1]] output_shape [5, 3] : tensor<15xf32> into tensor<5x3xf32>"""
-    text = step(code, "%x: tensor<3x5xf32>", "%3", "tensor<5x3xf32>")
+    text = step_of(code, "%x: tensor<3x5xf32>", "%3", "tensor<5x3xf32>")
     assert kinds(cut(text)) == ["elementwise"]
     x = floats(3, 5)
     (got,) = run(text, x)
     assert got.shape == (5, 3)
     np.testing.assert_allclose(got, np.exp(x.astype(np.float64)).reshape(5, 3), rtol=1e-6)
-
-
-def test_returned_argument_constant_and_repeated_value_have_storage_of_their_own():
-    code = f"""{EMPTY}
-  %k = arith.constant dense<2.5> : tensor<3x5xf32>
-  %1 = linalg.exp ins(%x : tensor<3x5xf32>) outs(%e : tensor<3x5xf32>) -> tensor<3x5xf32>"""
-    four = ", ".join(["tensor<3x5xf32>"] * 4)
-    text = step(code, "%x: tensor<3x5xf32>", "%x, %k, %1, %1", four)
-    program = compiled(text, 0, 1)
-    assert len(set(program.plan.metrics)) == 4 and not set(program.plan.metrics) & set(program.plan.batch)
-    x = floats(3, 5)
-    for got, exact in zip(run(text, x), (x, np.full((3, 5), 2.5), np.exp(x), np.exp(x)), strict=True):
-        np.testing.assert_allclose(got, exact, rtol=1e-6)
-
-
-SWAP = step("", "%p: tensor<3x5xf32>, %q: tensor<3x5xf32>, %x: tensor<3x5xf32>", "%q, %p, %p", ", ".join(["tensor<3x5xf32>"] * 3))
-
-
-def test_swapped_state_is_swapped_at_every_step():
-    program = compiled(SWAP, 2, 1)
-    assert len(program.plan.metrics) == 1
-    p, q = floats(3, 5), floats(3, 5, seed=1)
-    for _ in range(3):
-        new_p, new_q, metric = run_program(program, [p, q], [floats(3, 5)])
-        np.testing.assert_array_equal(new_p, q)
-        np.testing.assert_array_equal(new_q, p)
-        np.testing.assert_array_equal(metric, p)
-        p, q = new_p, new_q
-
-
-def test_state_that_passes_through_needs_no_kernel():
-    text = step("", "%p: tensor<3x5xf32>, %x: tensor<3x5xf32>", "%p")
-    graph = cut(text, n_state=1)
-    assert graph.calls == () and graph.returns == ("arg0",)
-    p = floats(3, 5)
-    np.testing.assert_array_equal(run_program(compiled(text, 1, 1), [p], [floats(3, 5)])[0], p)
-
-
-def test_batch_returned_as_state_is_copied():
-    text = step("", "%p: tensor<3x5xf32>, %x: tensor<3x5xf32>", "%x")
-    x = floats(3, 5)
-    np.testing.assert_array_equal(run_program(compiled(text, 1, 1), [floats(3, 5, seed=1)], [x])[0], x)
 
 
 def test_scalars_are_computed_where_they_are_used():
@@ -226,7 +170,7 @@ def test_scalars_are_computed_where_they_are_used():
     %m = arith.mulf %p, %t : f32
     linalg.yield %m : f32
   }} -> tensor<3x5xf32>"""
-    text = step(code, "%x: tensor<3x5xf32>, %n: tensor<f32>", "%1")
+    text = step_of(code, "%x: tensor<3x5xf32>, %n: tensor<f32>", "%1")
     assert kinds(cut(text)) == ["elementwise"]
     x = floats(3, 5)
     np.testing.assert_allclose(run(text, x, np.float32(3))[0], 9 * x, rtol=1e-6)
@@ -264,7 +208,7 @@ def test_reshape_of_a_fill_is_made_where_it_is_used():
   %v = tensor.expand_shape %f [[0, 1]] output_shape [3, 5] : tensor<15xf32> into tensor<3x5xf32>
   %1 = tensor.insert_slice %x into %v[1, 1] [2, 2] [1, 1] : tensor<2x2xf32> into tensor<3x5xf32>
   %2 = tensor.extract_slice %v[0, 0] [2, 2] [1, 1] : tensor<3x5xf32> to tensor<2x2xf32>"""
-    text = step(code, "%x: tensor<2x2xf32>", "%1, %2", "tensor<3x5xf32>, tensor<2x2xf32>")
+    text = step_of(code, "%x: tensor<2x2xf32>", "%1, %2", "tensor<3x5xf32>, tensor<2x2xf32>")
     x = floats(2, 2)
     padded, ones = run(text, x)
     expected = np.ones((3, 5), np.float32)

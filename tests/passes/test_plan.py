@@ -169,7 +169,9 @@ def test_overlap_is_seen_by_the_machine():
     graph = sgd()
     settled, keys, plan = plan_of(graph, 1, 1, {})
     batch, work = plan.buffers[plan.batch[0]], plan.buffers[2]
-    moved = tuple(b if b != work else type(b)(b.name, b.role, batch.offset, b.bytes, b.shape, b.dtype) for b in plan.buffers)
+    moved = tuple(
+        b if b != work else type(b)(b.name, b.role, batch.offset, b.bytes, b.shape, b.dtype) for b in plan.buffers
+    )
     bad = Plan(moved, plan.calls, plan.state, plan.batch, plan.metrics, plan.peak_bytes)
     machine = PlanMachine(bad, dict(zip(keys, settled.graph.kernels, strict=True)))
     state, data = [bytes(16)], [bytes(np.arange(32, dtype=np.uint8))]

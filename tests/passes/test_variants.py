@@ -1,4 +1,4 @@
-"""Random genomes through the whole pipeline against MLIR's own plain loops: fusion, cut, plan and code keep the meaning."""
+"""Random genomes through the whole pipeline against MLIR's own plain loops: no stage changes the meaning."""
 
 from __future__ import annotations
 

@@ -31,10 +31,14 @@ def random_graph(rng: random.Random) -> tuple[KernelGraph, int, int]:
         for name, found in zip(names, outputs, strict=True):
             types[name], storage[name] = found, name
         sizes = [types[i].bytes for i in inputs]
-        own = [i for i, size in enumerate(sizes) if len(outputs) == 1 and size == outputs[0].bytes and rng.random() < 0.7]
+        own = [
+            i for i, size in enumerate(sizes) if len(outputs) == 1 and size == outputs[0].bytes and rng.random() < 0.7
+        ]
         pairs = tuple((i, len(inputs)) for i in own)
         total = sum(o.bytes for o in outputs)
-        kernels.append(KernelText("toy", f"kernel {len(kernels)}", len(inputs), len(outputs), 0, sum(sizes), total, pairs))
+        kernels.append(
+            KernelText("toy", f"kernel {len(kernels)}", len(inputs), len(outputs), 0, sum(sizes), total, pairs)
+        )
         calls.append(Call(len(kernels) - 1, tuple(inputs), tuple(names)))
         return names
 
@@ -52,7 +56,9 @@ def random_graph(rng: random.Random) -> tuple[KernelGraph, int, int]:
     return KernelGraph(tuple(kernels), tuple(calls), types, storage, tuple(args), tuple(returns)), n_state, n_batch
 
 
-def plan_of(graph: KernelGraph, n_state: int, n_batch: int, workspaces: dict[str, int]) -> tuple[Settled, list[str], Plan]:
+def plan_of(
+    graph: KernelGraph, n_state: int, n_batch: int, workspaces: dict[str, int]
+) -> tuple[Settled, list[str], Plan]:
     settled = settle_state(graph, n_state)
     keys = [k.text for k in settled.graph.kernels]
     return settled, keys, make_plan(settled, keys, {key: workspaces.get(key, 0) for key in keys}, n_state, n_batch)
