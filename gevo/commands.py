@@ -26,13 +26,17 @@ from gevo.store import Run, RunWriter
 from gevo.tally import Tally
 from gevo.units import span
 
+RUNS = Path("runs")  # where runs are, unless --run-dir says otherwise
+
 
 def search(config: CampaignConfig, folder: Path, console: Console) -> int:
     """Start a campaign in the new folder and run it; returns the exit code."""
     from fitness.pool import Pool
-    from workloads.catalog import resolve
+    from workloads.catalog import SHIPPED, resolve
 
-    resolve(config.workload)  # a wrong name ends here, before anything is made
+    source = resolve(config.workload)  # a wrong name ends here, before anything is made
+    if config.workload not in SHIPPED:  # a file may be named from elsewhere when the run is resumed
+        config = replace(config, workload=f"{source.path}:{source.object}" if source.object else str(source.path))
     with new_folder(folder):
         console.print(f"Preparing {config.workload} in {folder}", highlight=False)
         context = context_for(config, lay_out(config, folder), folder)
@@ -55,7 +59,7 @@ def resume(folder: Path, more: Budget, workers: int | None, console: Console) ->
             budget = more.after(spent)
         elif budget.reached(spent):
             console.print(
-                f"The budget of this run is spent ({budget.text}). Add to it: gevo resume {folder.name} --for 1h"
+                f"The budget of this run is spent ({budget.text}). Add to it: gevo resume {_name(folder)} --for 1h"
             )
             return 0
         context = reopened(run.manifest, folder)
@@ -69,13 +73,13 @@ def status(folder: Path, console: Console) -> None:
     config = CampaignConfig.from_json(run.manifest["config"])
     tally = Tally(config.objectives, config.budget, config.search.population)
     tally.load(run.records())
-    tally.generation = run.spent().generations
-    writer = run.writer()
-    stopped = "not running" if config.budget.reached(run.spent()) else f"not running; go on: gevo resume {folder.name}"
+    spent, writer = run.spent(), run.writer()
+    tally.generation = spent.generations
+    more = "" if config.budget.reached(spent) else f"; go on: gevo resume {_name(folder)}"
     lines = {
         "run": f"{folder}, begun {run.manifest['created']}",
         "workload": config.workload,
-        "now": f"running, process {writer}" if writer else stopped,
+        "now": f"running, process {writer}" if writer else f"not running{more}",
         "budget": config.budget.text,
         "spent": f"{span(tally.elapsed_s)}, {tally.records} evaluations, {tally.generation} generations",
         "outcomes": outcomes_text(tally),
@@ -176,9 +180,14 @@ def _run(campaign: Campaign, budget: Budget, folder: Path, console: Console) -> 
     console.print(f"Stopped: {ending}.", highlight=False)
     show_front(folder, as_json=False, picture=None, console=console)
     if ending is Ending.INTERRUPTED:
-        console.print(f"Go on with: gevo resume {folder.name}", highlight=False)
+        console.print(f"Go on with: gevo resume {_name(folder)}", highlight=False)
         return INTERRUPTED
     return 0
+
+
+def _name(folder: Path) -> str:
+    """What to call the run on a command line: its name suffices in the default folder."""
+    return folder.name if folder.parent == RUNS else str(folder)
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import typer
 
 from fitness.errors import FitnessError
@@ -10,6 +12,7 @@ from mlir_passes.errors import PassError
 from workloads.errors import WorkloadError
 
 WORKLOAD, DATA, BUG = 3, 8, 1
+CANNOT_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 USAGE_ERROR = typer.BadParameter.__base__  # click's, which newer versions of typer bring along privately
 
 
@@ -25,8 +28,11 @@ def explained(error: BaseException) -> tuple[int, str]:
         return BaseFails.code, str(error)
     if isinstance(error, PassError):
         return Unsupported.code, str(error)
-    if isinstance(error, PermissionError):
-        return Unwritable.code, f"{error.filename}: {error.strerror}. Give a folder you may write to"
+    if isinstance(error, BrokenPipeError):
+        return BUG, "whoever read the output went away"
+    if isinstance(error, OSError) and error.errno in CANNOT_WRITE:
+        where = error.filename or "disk"
+        return Unwritable.code, f"{where}: {error.strerror}. Give a folder that has room and that you may write to"
     if isinstance(error, USAGE_ERROR):  # type: ignore[arg-type]
         return CampaignError.code, f"{error.format_message().rstrip('. ')}. See --help"  # type: ignore[attr-defined]
     return BUG, f"A bug in gevo: {type(error).__name__}: {error}. Run again with `gevo --debug ...` for the traceback"
@@ -41,4 +47,6 @@ def _workload_code(error: WorkloadError) -> int:
     """Which code a workload's failure has: that a package or the data is missing is one the user can mend."""
     if "is not installed" in error.what:
         return ExtraMissing.code
+    if "cannot write" in error.what:
+        return Unwritable.code
     return DATA if "not on this machine" in error.what else WORKLOAD

@@ -198,6 +198,8 @@ def test_wrong_usage_is_one_message_and_a_code(
     [
         (WorkloadError("scikit-learn is not installed, and the digits come with it", "digits", "Run pip"), 9),
         (WorkloadError("Fashion-MNIST is not on this machine", "fashion_mnist", "Run `make data`"), 8),
+        (WorkloadError("cannot write the cache: No space left", "cache", "Set GEVO_CACHE"), 5),
+        (OSError(28, "No space left on device"), 5),
         (WorkloadError("the frontend's process died", "x.py", "See it"), 3),
         (Unsupported("op17 is stablehlo.custom_call"), 4),
         (FitnessError("the base does not run"), 11),

@@ -13,6 +13,7 @@ import pytest
 
 import gevo as package
 from gevo.store import Run
+from workloads.data import SYSTEM_FOLDER
 
 ROOT = Path(package.__file__).parent.parent
 
@@ -67,8 +68,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return where
 
 
-def gevo(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "GEVO_CACHE": str(folder / "cache"), "COLUMNS": "160"}
+def gevo(folder: Path, *arguments: str, cache: str = "cache") -> subprocess.Popen[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "GEVO_CACHE": str(folder / cache), "COLUMNS": "160"}
     command = [sys.executable, "-m", "gevo", *arguments]
     return subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -159,3 +160,13 @@ def test_unsupported_op_is_named_with_its_own_code(folder: Path) -> None:
     code, _, err = finished(gevo(folder, "search", "magic.mlir", "--name", "magic"))
     assert code == 4 and len(err.splitlines()) == 1 and "tosa.reciprocal" in err
     assert not (folder / "runs" / "magic").exists()
+
+
+def test_missing_data_and_unwritable_cache_have_codes_of_their_own(folder: Path) -> None:
+    code, _, err = finished(gevo(folder, "search", "squares.mlir", cache="squares.mlir/cache"))
+    assert code == 5 and "cannot write the cache" in err
+    pytest.importorskip("jax")
+    if SYSTEM_FOLDER.exists() or "GEVO_DATA" in os.environ:
+        pytest.skip("Fashion-MNIST is installed on this machine")
+    code, _, err = finished(gevo(folder, "search", "twofc", cache="empty"))
+    assert code == 8 and "make data" in err and len(err.splitlines()) == 1
