@@ -16,9 +16,12 @@ import pytest
 
 from fitness.cpu import CpuRunner
 from mlir_passes.canonical import write_base
+from mlir_passes.edits import Use
+from mlir_passes.edits.delete import Delete
 from mlir_passes.objects import ObjectCache
 from mlir_passes.pipeline import apply_genome, canonical_text, compile_program
 from mlir_passes.program import Program
+from mlir_passes.space import Space
 from workloads.catalog import resolve
 from workloads.errors import WorkloadError
 from workloads.prepare import prepare
@@ -75,7 +78,8 @@ def jax_functions(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def largest(pairs: Any) -> float:
-    return max(float(np.max(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)))) for a, b in pairs)
+    """The largest absolute difference; NaN if there is one."""
+    return float(np.max([np.max(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64))) for a, b in pairs]))
 
 
 def test_each_training_step_equals_jax(prepared: PreparedWorkload, program: Program):
@@ -103,6 +107,25 @@ def test_each_training_step_equals_jax(prepared: PreparedWorkload, program: Prog
     assert max(states[-1], losses[-1]) <= WORST[name]
     assert max(states[-6], losses[-6]) <= TYPICAL
     assert moved.min() > 10 * states[-6]  # a step that did nothing would not pass
+
+
+def test_step_without_one_update_does_not_equal_jax(tmp_path: Path):
+    """The comparison above sees a single missing op."""
+    prepared = prepare("digits")
+    names = [leaf.name for leaf in prepared.signature.state]
+    write_base(prepared.step_text, len(names), names, tmp_path)
+    space = Space.load(tmp_path / "space.json")
+    weight = next(p for p in space.parameters if p.name == "params.w1")
+    edit = Delete(weight.update[-1], (Use(weight.arg),))
+    variant = apply_genome((tmp_path / "base.mlir").read_text(), [edit])
+    runner = CpuRunner(compile_program(variant.text, "step", len(names), 2, ObjectCache(None)))
+    state, (batch,) = prepared.initial_state(0), prepared.batches(0, 1)
+    runner.write_state(state)
+    runner.write_batch(batch)
+    runner.run()
+    new, _ = jax_functions("digits")[0](state, list(batch))
+    errors = {n: largest([pair]) for n, pair in zip(names, zip(runner.state, new, strict=True), strict=True)}
+    assert [n for n, error in errors.items() if error > TYPICAL] == ["params.w1"]
 
 
 def test_prediction_equals_jax(prepared: PreparedWorkload):
