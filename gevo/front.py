@@ -95,7 +95,7 @@ def table(front: Front, name: str) -> Table:
     caption = "" if front.base_on_front else "The base is dominated; it is shown for comparison."
     table = Table(title=title, caption=caption, box=None, pad_edge=False, title_justify="left", caption_justify="left")
     table.add_column("id", no_wrap=True)
-    table.add_column("edits", justify="right")
+    table.add_column("edits", justify="right", no_wrap=True)
     for objective in front.objectives:
         table.add_column(objective, justify="right", no_wrap=True)
     for record in front.rows:

@@ -31,23 +31,29 @@ def seconds(value: float) -> str:
         return "-"
     for unit, scale in (("ns", 1e9), ("us", 1e6), ("ms", 1e3)):
         if abs(value) * scale < 1000:
-            return f"{value * scale:.3g} {unit}"
-    return f"{value:.3g} s"
+            return f"{_three_digits(value * scale)} {unit}"
+    return f"{_three_digits(value)} s"
 
 
 def joules(value: float) -> str:
     for unit, scale in (("nJ", 1e9), ("uJ", 1e6), ("mJ", 1e3)):
         if abs(value) * scale < 1000:
-            return f"{value * scale:.3g} {unit}"
-    return f"{value:.3g} J"
+            return f"{_three_digits(value * scale)} {unit}"
+    return f"{_three_digits(value)} J"
 
 
 def size(value: float) -> str:
-    """Bytes with a binary unit and three digits: "412 B", "1.43 MiB"."""
-    for unit, scale in (("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20)):
+    """Bytes with a binary unit and three digits: "412 B", "1.43 MiB", exact in JSON and Parquet only."""
+    if abs(value) < 1024:
+        return f"{value:.0f} B"
+    for unit, scale in (("KiB", 1 << 10), ("MiB", 1 << 20)):
         if abs(value) < 1024 * scale:
-            return f"{value / scale:.4g} {unit}"
-    return f"{value / (1 << 30):.4g} GiB"
+            return f"{_three_digits(value / scale)} {unit}"
+    return f"{_three_digits(value / (1 << 30))} GiB"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2}f}"
 
 
 def span(value: float) -> str:

@@ -1,7 +1,7 @@
 import json
+import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -297,18 +297,22 @@ def test_every_command_teaches_by_an_example(gevo: Cli, command: str) -> None:
     assert code == 0 and f"Example:\n    gevo {command}" in out
 
 
-def test_help_answers_in_under_three_tenths_of_a_second() -> None:
-    """On a machine that is busy or slow, as much longer as an empty interpreter takes longer than 25 ms there."""
+def test_help_takes_under_three_tenths_of_a_second() -> None:
+    """Of the processor's time: what a user waits on an idle machine, whatever else runs on this one.
+
+    A processor that is shared or slow gets more, as an empty interpreter needs more than its 20 ms there.
+    """
     root = Path(launch.__file__).parent.parent
 
-    def wall(*arguments: str) -> float:
-        start = time.perf_counter()
+    def cpu_s(*arguments: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=root)
-        return time.perf_counter() - start
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
-    pairs = [(wall("-m", "gevo", "--help"), wall("-S", "-c", "pass")) for _ in range(7)]
+    pairs = [(cpu_s("-m", "gevo", "--help"), cpu_s("-S", "-c", "pass")) for _ in range(5)]
     helping, empty = (min(times) for times in zip(*pairs, strict=True))
-    assert helping < 0.3 * max(1.0, empty / 0.025), (helping, empty)
+    assert helping < 0.3 * max(1.0, empty / 0.02), (helping, empty)
 
 
 def test_help_imports_nothing_heavy() -> None:
