@@ -23,7 +23,7 @@ _BUFFERIZE = (
     "drop-equivalent-buffer-results,canonicalize,cse,canonicalize,"
     "func.func(buffer-loop-hoisting,promote-buffers-to-stack{max-alloc-size-in-bytes=1024})"
 )
-_DEALLOCATE = "buffer-deallocation-pipeline,convert-bufferization-to-memref,canonicalize,cse"
+_DEALLOCATE = "buffer-deallocation-pipeline,convert-bufferization-to-memref,inline,symbol-dce,canonicalize,cse"
 _LOOPS = (
     "canonicalize,cse,fold-memref-alias-ops,func.func(convert-vector-to-scf{full-unroll=true}),"
     "convert-linalg-to-loops,func.func(scf-forall-to-for),canonicalize,cse"

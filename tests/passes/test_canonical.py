@@ -232,6 +232,18 @@ def test_update_chain_holds_what_serves_one_parameter_alone():
     assert space.returns[first.result] == f"{first.update[-1]}#0"
 
 
+def test_new_value_that_others_read_too_has_no_chain_of_its_own():
+    """Deleting its last op would change the metric as well."""
+    code = """%e = tensor.empty() : tensor<4xf32>
+  %y = linalg.exp ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %m = linalg.log ins(%y : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>"""
+    two = "tensor<4xf32>, tensor<4xf32>"
+    (parameter,) = numbered(step(code, results=f"({two})", returned=f"%y, %m : {two}"), 1)[1].parameters
+    assert parameter.update == ()
+    (alone,) = numbered(step(code, returned="%y : tensor<4xf32>"), 1)[1].parameters
+    assert len(alone.update) == 2  # the op and its storage
+
+
 def test_parameter_that_passes_through_has_no_update():
     text = step("%e = tensor.empty() : tensor<f32>", f"{X}, %b: tensor<f32>", "(tensor<4xf32>, tensor<f32>)",
                 "%x, %b : tensor<4xf32>, tensor<f32>")  # fmt: skip

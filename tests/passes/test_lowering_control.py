@@ -95,3 +95,38 @@ def test_large_temporaries_are_planned_in_the_arena():
     assert workspaces and all(b.bytes >= 20 * 20 * 4 for b in workspaces)
     arguments = [floats(20, 20), floats(20, 20, seed=1), np.int32(3)]
     assert CpuRunner(program, slack=256).high_water([], arguments) == program.plan.peak_bytes
+
+
+TWO = """func.func @step(%x: tensor<20x20xf32>, %y: tensor<20x20xf32>, %n: tensor<i32>)
+    -> (tensor<20x20xf32>, tensor<20x20xf32>) {
+  %i0 = arith.constant 0 : i32
+  %i1 = arith.constant 1 : i32
+  %size = tensor.extract %n[] : tensor<i32>
+  %r:3 = scf.while (%i = %i0, %a = %x, %b = %y) : (i32, tensor<20x20xf32>, tensor<20x20xf32>)
+      -> (i32, tensor<20x20xf32>, tensor<20x20xf32>) {
+    %go = arith.cmpi slt, %i, %size : i32
+    scf.condition(%go) %i, %a, %b : i32, tensor<20x20xf32>, tensor<20x20xf32>
+  } do {
+  ^bb0(%i: i32, %a: tensor<20x20xf32>, %b: tensor<20x20xf32>):
+    %next = arith.addi %i, %i1 : i32
+    %e = tensor.empty() : tensor<20x20xf32>
+    %s = linalg.add ins(%a, %b : tensor<20x20xf32>, tensor<20x20xf32>)
+        outs(%e : tensor<20x20xf32>) -> tensor<20x20xf32>
+    %d = linalg.sub ins(%a, %b : tensor<20x20xf32>, tensor<20x20xf32>)
+        outs(%e : tensor<20x20xf32>) -> tensor<20x20xf32>
+    scf.yield %next, %s, %d : i32, tensor<20x20xf32>, tensor<20x20xf32>
+  }
+  return %r#1, %r#2 : tensor<20x20xf32>, tensor<20x20xf32>
+}"""
+
+
+@pytest.mark.parametrize("times", [0, 1, 2, 5])
+def test_two_temporaries_of_one_loop_do_not_touch(times: int):
+    x, y = floats(20, 20), floats(20, 20, seed=1)
+    a, b = x.astype(np.float64), y.astype(np.float64)
+    for _ in range(times):
+        a, b = a + b, a - b
+    for got, exact in zip(run(TWO, x, y, np.int32(times)), (a, b), strict=True):
+        np.testing.assert_allclose(got, exact, rtol=1e-5, atol=1e-5)
+    workspaces = [w for w in compiled(TWO, 0, 3).plan.buffers if w.role == "workspace"]
+    assert workspaces and workspaces[0].bytes >= 2 * 20 * 20 * 4

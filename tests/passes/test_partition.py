@@ -117,6 +117,18 @@ def test_transposed_result_is_written_by_the_contraction_itself():
     np.testing.assert_allclose(run(text, a, b)[0], (a.astype(np.float64) @ b).T, rtol=1e-5, atol=1e-6)
 
 
+def test_result_that_is_also_read_untransposed_keeps_its_layout():
+    code = f"""{product("c", "%a", "%b")}
+  %et = tensor.empty() : tensor<5x3xf32>
+  %t = linalg.transpose ins(%c : tensor<3x5xf32>) outs(%et : tensor<5x3xf32>) permutation = [1, 0]"""
+    text = step_of(code, AB, "%c, %t", "tensor<3x5xf32>, tensor<5x3xf32>")
+    assert kinds(cut(text)) == ["contraction", "elementwise"]
+    a, b = floats(3, 4), floats(4, 5)
+    plain, transposed = run(text, a, b)
+    np.testing.assert_allclose(plain, a.astype(np.float64) @ b, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(transposed, plain.T)
+
+
 def test_transposed_result_of_rank_3_goes_to_the_right_places():
     """A permutation that is not its own inverse."""
     text = """func.func @step(%a: tensor<2x3x4xf32>, %b: tensor<2x4x5xf32>) -> tensor<5x2x3xf32> {
