@@ -15,7 +15,7 @@ from mlir_passes.ir_tools import body, function, operations, parse, run_passes, 
 from mlir_passes.kernels import contraction
 from mlir_passes.llvm import host, object_from_ir
 from mlir_passes.objects import PIPELINE_VERSION, KernelObject
-from mlir_passes.outline import MAIN, ROOT
+from mlir_passes.outline import MAIN, ROOT, START
 
 _ALIGN = 64
 _BUFFERIZE = (
@@ -98,7 +98,7 @@ def _schedule(module: ir.Module, kind: str, name: str) -> None:
 
 def _strip_marks(module: ir.Module) -> None:
     for op in walk(module.operation):
-        for mark in (MAIN, ROOT):
+        for mark in (MAIN, ROOT, START):
             if mark in op.attributes:
                 del op.attributes[mark]
 

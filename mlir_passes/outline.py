@@ -11,7 +11,7 @@ from mlir_passes.graph import PLACEHOLDER, KernelText
 from mlir_passes.ir_tools import is_block_argument, map_values, operations, producer, tensor_type, walk
 from mlir_passes.linalg_ops import flops, identity_use, is_contraction, is_elementwise
 
-MAIN, ROOT = "contraction", "root"  # attributes that a kernel's transform script looks for
+MAIN, ROOT, START = "contraction", "root", "start"  # attributes that a kernel's transform script looks for
 
 
 def outline(kind: str, ops: Sequence[Any], is_helper: Callable[[Any], bool]) -> tuple[KernelText, list[Any], list[Any]]:
@@ -130,10 +130,17 @@ def _as_tensor(wanted: Any, memref: Any, writable: bool) -> Any:
 
 
 def _mark(op: Any, new: Any, is_root: bool) -> None:
-    if is_contraction(op):
-        new.attributes[MAIN] = ir.UnitAttr.get()
+    """Mark the last op, the contraction, and the fill that the contraction starts from, which gets a fill of its own."""
     if is_root:
         new.attributes[ROOT] = ir.UnitAttr.get()
+    if not is_contraction(op):
+        return
+    new.attributes[MAIN] = ir.UnitAttr.get()
+    start = producer(new.operands[2])
+    if start is not None and start.name == "linalg.fill":
+        own = start.clone(ip=ir.InsertionPoint(new)).operation
+        own.attributes[START] = ir.UnitAttr.get()
+        new.operands[2] = own.results[0]
 
 
 def _write_to_place(op: Any, new: Any, places: dict[Any, Any]) -> None:
@@ -168,4 +175,4 @@ def _inplace(ops: Sequence[Any], inputs: list[Any], outputs: list[Any]) -> tuple
     return tuple(pairs)
 
 
-__all__ = ["MAIN", "ROOT", "is_block_argument", "operations", "outline"]
+__all__ = ["MAIN", "ROOT", "START", "is_block_argument", "operations", "outline"]

@@ -81,7 +81,7 @@ def edit_from_json(data: Mapping[str, Any]) -> Edit:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return tuple(_plain(v) for v in value)
     if isinstance(value, dict):
         return Use(**value)

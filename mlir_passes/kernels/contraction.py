@@ -13,7 +13,7 @@ from mlir import ir
 
 from mlir_passes.ir_tools import iterators, tensor_type
 from mlir_passes.linalg_ops import indexing_map
-from mlir_passes.outline import MAIN, ROOT
+from mlir_passes.outline import MAIN, ROOT, START
 
 _OP, _LOOP = "!transform.any_op", '!transform.op<"scf.for">'
 _ACCUMULATORS = 12  # of 16 vector registers on AVX2; the rest hold a row of B and a broadcast of A
@@ -73,8 +73,10 @@ def script(main: Any, root: Any, vector_bytes: int) -> str | None:
         f" : ({_OP}) -> ({', '.join([_OP] * (steps + 1))})",
         _CLEAN,
         _UNIT,
-        f'  %v = transform.structured.match ops{{["linalg.generic", "linalg.fill"]}} in %m : ({_OP}) -> {_OP}',
-        f"  transform.structured.vectorize %v : {_OP}",
+        f"  %s = transform.structured.match attributes{{{START}}} in %m : ({_OP}) -> {_OP}",
+        f'  %g = transform.structured.match ops{{["linalg.generic"]}} in %m : ({_OP}) -> {_OP}',
+        f"  transform.structured.vectorize %s : {_OP}",
+        f"  transform.structured.vectorize %g : {_OP}",
         _LOWER,
         "  transform.yield",
         "}",
