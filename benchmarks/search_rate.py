@@ -49,15 +49,20 @@ def search(name: str, folder: Path, arguments: argparse.Namespace) -> tuple[list
 
 
 def report(name: str, records: list[Record], wall_s: float) -> None:
-    evaluated = [r for r in records if not r.result.answered_by]
+    evaluated = sum(not r.result.answered_by for r in records)
+    rate = len(records) / wall_s
     stages: Counter[str] = Counter()
     for record in records:
         stages.update(record.result.stage_s)
     hits = sum(r.result.cache_hits for r in records)
     misses = sum(r.result.cache_misses for r in records)
-    print(f"{name}: {len(records)} records ({len(evaluated)} evaluated) in {wall_s:.0f} s: {len(records) / wall_s:.2f} a second")
+    print(
+        f"{name}: {len(records)} records ({evaluated} evaluated) in {wall_s:.0f} s: {rate:.2f} a second"
+    )
     print(f"  object cache: {hits / max(1, hits + misses):.1%} of {hits + misses} look-ups hit")
-    print("  outcomes:", ", ".join(f"{n} {o}" for o, n in Counter(str(r.result.outcome) for r in records).most_common()))
+    print(
+        "  outcomes:", ", ".join(f"{n} {o}" for o, n in Counter(str(r.result.outcome) for r in records).most_common())
+    )
     for stage, seconds in stages.most_common():
         print(f"  {stage:10s} {seconds / len(records) * 1e3:7.1f} ms a record")
 

@@ -1,7 +1,8 @@
 """The program folder: what an evaluation saves, an export is, and `load_step` runs.
 
-plan.json, kernels/<key>.mlir, objects/<key>.o, further files (step.mlir, initial_state.npz), and manifest.json, which names the
-machine and the versions, has the hash of every other file, and holds `extra` (signature, measured objectives).
+plan.json, kernels/<key>.mlir, objects/<key>.o, further files (step.mlir, initial_state.npz), and manifest.json,
+which names the machine and the versions, has the hash of every other file, and holds `extra` (signature,
+measured objectives).
 """
 
 from __future__ import annotations

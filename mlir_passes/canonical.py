@@ -11,7 +11,18 @@ from typing import Any
 from mlir import ir
 
 from mlir_passes.errors import PassError, UnsupportedOp
-from mlir_passes.ir_tools import body, function, new_context, operations, parse, run_passes, strip_sites, tensor_type, verify, walk
+from mlir_passes.ir_tools import (
+    body,
+    function,
+    new_context,
+    operations,
+    parse,
+    run_passes,
+    strip_sites,
+    tensor_type,
+    verify,
+    walk,
+)
 from mlir_passes.sites import describe, number
 
 ALLOWED = ("func", "linalg", "tensor", "arith", "math", "scf")
@@ -39,7 +50,7 @@ def canonicalise(text: str, entry: str, context: ir.Context) -> ir.Module:
 
 
 def check(module: ir.Module, entry: str) -> None:
-    """Raise UnsupportedOp for an op outside the allowed dialects, or a tensor without static shape or known elements."""
+    """Raise UnsupportedOp for an op of another dialect, or a tensor without static shape or known elements."""
     func_op = function(module, entry)
     block = body(func_op)
     for index, argument in enumerate(block.arguments):
@@ -48,7 +59,9 @@ def check(module: ir.Module, entry: str) -> None:
         if op.name.split(".")[0] not in ALLOWED:
             raise _unsupported(op.name, f" at {op.location}")
         if op.name == "func.call":
-            raise UnsupportedOp("check", f"call that cannot be inlined at {op.location}", "Define the callee in the module")
+            raise UnsupportedOp(
+                "check", f"call that cannot be inlined at {op.location}", "Define the callee in the module"
+            )
         for result in op.results:
             if "tensor<" in str(result.type):
                 _check_tensor(result.type, f"{op.name} at {op.location}")

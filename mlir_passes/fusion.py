@@ -12,7 +12,17 @@ from mlir import ir
 from mlir.dialects import arith, linalg
 from mlir.dialects.transform import interpreter
 
-from mlir_passes.ir_tools import body, function, is_block_argument, iterators, operations, parse, producer, run_passes, walk
+from mlir_passes.ir_tools import (
+    body,
+    function,
+    is_block_argument,
+    iterators,
+    operations,
+    parse,
+    producer,
+    run_passes,
+    walk,
+)
 from mlir_passes.linalg_ops import indexing_map, is_contraction
 
 CLEAN = "canonicalize,cse"
@@ -140,9 +150,10 @@ def _repeated_constant(op: Any) -> Any | None:
     yielded = inner[0].operands[0]
     if is_block_argument(yielded) and yielded.arg_number == 0 and len(op.operands) == 2:
         source = producer(op.operands[0])
-        content = source.attributes["value"] if source is not None and source.name == "arith.constant" else None
-        splat = isinstance(content, ir.DenseElementsAttr) and content.is_splat
-        return content.get_splat_value() if splat else None
+        if source is None or source.name != "arith.constant":
+            return None
+        content = source.attributes["value"]
+        return content.get_splat_value() if isinstance(content, ir.DenseElementsAttr) and content.is_splat else None
     source = producer(yielded)
     return source.attributes["value"] if source is not None and source.name == "arith.constant" else None
 
@@ -167,7 +178,8 @@ def _fold_transposes(block: Any) -> None:
 
 def _permute_result(op: Any, fill: Any, consumer: Any, operand: int, read: ir.AffineMap) -> None:
     context = op.context
-    order = [e.position for e in read.results]  # result dim k is read by loop order[k]
+    loops: list[Any] = list(read.results)
+    order = [loop.position for loop in loops]  # result dim k is read by loop order[k]
     shape = list(ir.RankedTensorType(op.results[0].type).shape)
     written = indexing_map(op, 2)
     new_shape, new_results = [0] * len(order), [written.results[0]] * len(order)
@@ -190,7 +202,9 @@ def _permute_result(op: Any, fill: Any, consumer: Any, operand: int, read: ir.Af
 
 def _retyped(op: Any, operands: list[Any], result: Any) -> Any:
     """A copy of a linalg op with other operands and another result type, its body shared by cloning."""
-    attributes = {a if isinstance(a, str) else a.name: op.attributes[a if isinstance(a, str) else a.name] for a in op.attributes}
+    attributes = {
+        a if isinstance(a, str) else a.name: op.attributes[a if isinstance(a, str) else a.name] for a in op.attributes
+    }
     attributes.setdefault("operandSegmentSizes", ir.DenseI32ArrayAttr.get([len(operands) - 1, 1], op.context))
     new = ir.Operation.create(op.name, results=[result], operands=operands, attributes=attributes, regions=1)
     source = op.clone().operation

@@ -64,5 +64,5 @@ def _retype_global(op: Any, i8: Any) -> None:
     if wanted is None:
         return
     op.attributes["type"] = ir.TypeAttr.get(wanted)
-    content = np.array(ir.DenseElementsAttr(op.attributes["initial_value"])).astype(np.int8)
+    content: Any = np.array(ir.DenseElementsAttr(op.attributes["initial_value"])).astype(np.int8)
     op.attributes["initial_value"] = ir.DenseElementsAttr.get(content, type=i8, shape=list(wanted.shape))

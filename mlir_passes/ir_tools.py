@@ -12,6 +12,8 @@ from mlir.passmanager import PassManager
 from mlir_passes.errors import PassError
 from mlir_passes.space import TensorType
 
+# What the bindings raise; their type stubs leave MLIRError out.
+MLIR_ERRORS = (ir.MLIRError, ValueError, RuntimeError)  # pyright: ignore[reportAttributeAccessIssue]
 _ITERATOR = re.compile("parallel|reduction")
 SITE = "site"  # the attribute that holds an op's site, in base.mlir only
 
@@ -27,7 +29,7 @@ def parse(text: str, context: ir.Context, stage: str = "parse") -> ir.Module:
     """The module of `text`; raises PassError with MLIR's own message."""
     try:
         return ir.Module.parse(text, context)
-    except (ir.MLIRError, ValueError) as error:
+    except MLIR_ERRORS as error:
         raise PassError(stage, f"MLIR cannot read the module: {_first_line(error)}") from error
 
 
@@ -35,7 +37,7 @@ def run_passes(module: ir.Module, pipeline: str, stage: str) -> None:
     """Run a pass pipeline in place; raises PassError."""
     try:
         PassManager.parse(f"builtin.module({pipeline})", module.context).run(module.operation)
-    except (ir.MLIRError, ValueError, RuntimeError) as error:
+    except MLIR_ERRORS as error:
         raise PassError(stage, _first_line(error)) from error
 
 
@@ -43,7 +45,7 @@ def verify(module: ir.Module, stage: str = "verify") -> None:
     """Raise PassError with the verifier's message if the module is not valid."""
     try:
         valid = module.operation.verify()
-    except ir.MLIRError as error:
+    except MLIR_ERRORS as error:
         raise PassError(stage, _first_line(error)) from error
     if not valid:
         raise PassError(stage, "the verifier refuses the module")

@@ -6,12 +6,13 @@ import hashlib
 from typing import Any
 
 from mlir import ir
-from mlir.dialects import linalg, llvm, memref
+from mlir.dialects import linalg, memref
+from mlir.dialects.llvm import translate_module_to_llvmir as translate  # pyright: ignore
 
 from mlir_passes.errors import CompileError, PassError
 from mlir_passes.graph import PLACEHOLDER, KernelText
 from mlir_passes.i1_storage import store_i1_as_i8
-from mlir_passes.ir_tools import body, function, operations, parse, run_passes, walk
+from mlir_passes.ir_tools import MLIR_ERRORS, body, function, operations, parse, run_passes, walk
 from mlir_passes.kernels import contraction
 from mlir_passes.llvm import host, object_from_ir
 from mlir_passes.objects import PIPELINE_VERSION, KernelObject
@@ -47,7 +48,7 @@ def symbol(key: str) -> str:
 
 
 def compile_kernel(kernel: KernelText, key: str, context: ir.Context) -> KernelObject:
-    """The object of a kernel under its default schedule, by plain loops where that schedule fails; raises CompileError."""
+    """The object of a kernel by its family's schedule, or by plain loops where that fails; raises CompileError."""
     try:
         return _compile(kernel, key, context, scheduled=True)
     except PassError:
@@ -70,9 +71,9 @@ def _compile(kernel: KernelText, key: str, context: ir.Context, scheduled: bool)
             store_i1_as_i8(module)
             _mark_arguments(function(module, symbol(key)))
             run_passes(module, _TO_LLVM, "compile")
-            text = llvm.translate_module_to_llvmir(module.operation)
+            text = translate(module.operation)
         return KernelObject(object_from_ir(text), workspace)
-    except (ir.MLIRError, ValueError, RuntimeError) as error:
+    except MLIR_ERRORS as error:
         raise CompileError("compile", f"kernel {key}: {str(error).strip()[:400]}") from error
 
 

@@ -130,7 +130,7 @@ def _as_tensor(wanted: Any, memref: Any, writable: bool) -> Any:
 
 
 def _mark(op: Any, new: Any, is_root: bool) -> None:
-    """Mark the last op, the contraction, and the fill that the contraction starts from, which gets a fill of its own."""
+    """Mark the last op, the contraction, and the fill that the contraction starts from, made its own."""
     if is_root:
         new.attributes[ROOT] = ir.UnitAttr.get()
     if not is_contraction(op):

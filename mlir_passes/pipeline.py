@@ -75,13 +75,13 @@ def compile_program(
     settled = settle_state(partition(module, entry, updated), updated)
     on_stage("compile")
     keys = [kernel_key(kernel) for kernel in settled.graph.kernels]
-    made = {key: _object(kernel, key, cache, module.context) for kernel, key in zip(settled.graph.kernels, keys, strict=True)}
+    texts = dict(zip(keys, settled.graph.kernels, strict=True))
+    made = {key: _object(kernel, key, cache, module.context) for key, kernel in texts.items()}
     on_stage("plan")
     workspaces = {key: found.workspace for key, found in made.items()}
-    kernels = {key: _described(kernel, key) for kernel, key in zip(settled.graph.kernels, keys, strict=True)}
     return Program(
         plan=make_plan(settled, keys, workspaces, n_state, n_batch),
-        kernels=kernels,
+        kernels={key: _described(kernel, key) for key, kernel in texts.items()},
         objects={key: found.code for key, found in made.items()},
         target="cpu",
         cpu=host().text,
@@ -89,7 +89,7 @@ def compile_program(
 
 
 def recompile(program: Program) -> Program:
-    """The program with its objects made anew for this machine; raises CompileError, also where its plan does not fit."""
+    """The program with objects for this machine; raises CompileError, also where its plan has too little workspace."""
     context = new_context()
     room = _workspaces(program.plan)
     objects: dict[str, bytes] = {}
@@ -137,9 +137,7 @@ def _object(kernel: KernelText, key: str, cache: ObjectCache, context: ir.Contex
 
 
 def _described(kernel: KernelText, key: str) -> Kernel:
-    return Kernel(
-        key, symbol(key), kernel.kind, kernel.text, kernel.flops, kernel.bytes_read, kernel.bytes_written
-    )
+    return Kernel(key, symbol(key), kernel.kind, kernel.text, kernel.flops, kernel.bytes_read, kernel.bytes_written)
 
 
 def _as_text(kernel: Kernel) -> KernelText:

@@ -201,9 +201,8 @@ def _offsets(lives: Sequence[_Life]) -> tuple[dict[str, int], int]:
     placed: list[tuple[_Life, int]] = []
     peak = 0
     for life in sorted(lives, key=lambda b: (b.first >= 0, -b.found.bytes, b.first)):
-        taken = sorted(
-            (at, at + other.found.bytes) for other, at in placed if other.first <= life.last and life.first <= other.last
-        )
+        together = [(other, at) for other, at in placed if other.first <= life.last and life.first <= other.last]
+        taken = sorted((at, at + other.found.bytes) for other, at in together)
         at = 0
         for start, stop in taken:
             if at + life.found.bytes <= start:

@@ -20,7 +20,7 @@ from mlir_passes.space import TensorType
 
 
 class Editor:
-    """The IR of one variant while its edits are applied. Names follow values: a deleted op's name means its replacement."""
+    """The IR of one variant while its edits are applied; the name of a deleted op's value means its replacement."""
 
     def __init__(self, block: Any) -> None:
         self._block = block
@@ -146,7 +146,9 @@ def _slice(value: Any, shape: tuple[int, ...]) -> Any:
         return value
     offsets = [(a - b) // 2 for a, b in zip(now, shape, strict=True)]
     attributes = _slice_attributes(offsets, shape, operands=1)
-    return ir.Operation.create("tensor.extract_slice", results=[_ranked(value, shape)], operands=[value], attributes=attributes).result
+    return ir.Operation.create(
+        "tensor.extract_slice", results=[_ranked(value, shape)], operands=[value], attributes=attributes
+    ).result
 
 
 def _slice_attributes(offsets: list[int], sizes: tuple[int, ...], operands: int) -> dict[str, Any]:
@@ -165,7 +167,9 @@ def _pad(value: Any, now: tuple[int, ...], shape: tuple[int, ...], fill: float) 
     full = _filled(value, shape, fill)
     offsets = [(b - a) // 2 for a, b in zip(now, shape, strict=True)]
     attributes = _slice_attributes(offsets, now, operands=2)
-    return ir.Operation.create("tensor.insert_slice", results=[full.type], operands=[value, full], attributes=attributes).result
+    return ir.Operation.create(
+        "tensor.insert_slice", results=[full.type], operands=[value, full], attributes=attributes
+    ).result
 
 
 def _filled(value: Any, shape: tuple[int, ...], fill: float) -> Any:

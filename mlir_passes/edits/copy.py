@@ -42,13 +42,13 @@ class Copy(Edit):
         op = rng.choice(sites)
         at = rng.choice([i for i, o in enumerate(space.ops) if o.editable and o.name != "arith.constant"] or [0])
         wanted = space.types[op.results[0]]
-        targets = [
-            (o.site, s) for o in space.ops[at:] for s in o.slots if space.types.get(o.operands[s]) == wanted
-        ]
+        targets = [(o.site, s) for o in space.ops[at:] for s in o.slots if space.types.get(o.operands[s]) == wanted]
         if not targets:
             return None
         before = space.ops[at].site
-        uses = [draw_use(space, before, space.types[op.operands[s]], rng) for s in op.slots if op.operands[s] in space.types]
+        uses = [
+            draw_use(space, before, space.types[op.operands[s]], rng) for s in op.slots if op.operands[s] in space.types
+        ]
         if any(u is None for u in uses):
             return None
         into, slot = rng.choice(targets)
