@@ -56,9 +56,7 @@ def report(name: str, records: list[Record], wall_s: float) -> None:
         stages.update(record.result.stage_s)
     hits = sum(r.result.cache_hits for r in records)
     misses = sum(r.result.cache_misses for r in records)
-    print(
-        f"{name}: {len(records)} records ({evaluated} evaluated) in {wall_s:.0f} s: {rate:.2f} a second"
-    )
+    print(f"{name}: {len(records)} records ({evaluated} evaluated) in {wall_s:.0f} s: {rate:.2f} a second")
     print(f"  object cache: {hits / max(1, hits + misses):.1%} of {hits + misses} look-ups hit")
     print(
         "  outcomes:", ", ".join(f"{n} {o}" for o, n in Counter(str(r.result.outcome) for r in records).most_common())
