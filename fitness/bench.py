@@ -17,8 +17,8 @@ from mlir_passes.edits import KINDS, edit_class, edit_from_json
 from mlir_passes.objects import ObjectCache
 from mlir_passes.pipeline import (
     Variant,
-    apply_genome,
     canonical_text,
+    compile_module,
     compile_program,
     edit_module,
     parse_base,
@@ -55,11 +55,11 @@ class Bench:
         """The base with a genome applied, in the module's own context."""
         return edit_module(self.module, [edit_from_json(e) for e in genome.get("edits", ())], on_stage)
 
-    def compile(self, text: str, cache: ObjectCache, on_stage: Callable[[str], None]) -> Program:
+    def compile(self, variant: Variant, cache: ObjectCache, on_stage: Callable[[str], None]) -> Program:
         """The program of a variant of the base."""
         signature = self.lessons.prepared.signature
         sizes = len(signature.state), len(signature.batch)
-        return compile_program(text, "step", *sizes, cache, on_stage, self.module.context)
+        return compile_module(variant.module, "step", *sizes, cache, on_stage)
 
     def subject(self, runner: CpuRunner) -> Subject:
         """A runner ready to be timed."""
@@ -72,11 +72,13 @@ def load_bench(context: Context) -> Bench:
     signature = prepared.signature
     base_text = Path(context.base).read_text()
     cache = ObjectCache(Path(context.cache))
-    warm_up()
+    module = parse_base(base_text)
+    warm_up(module.context)
     for kind in KINDS:
         edit_class(kind)  # imported here, once, and not in every child
     sizes = len(signature.state), len(signature.batch)
-    step = CpuRunner(compile_program(apply_genome(base_text, []).text, "step", *sizes, cache), SLACK)
+    base = edit_module(parse_base(base_text, module.context), [])
+    step = CpuRunner(compile_module(base.module, "step", *sizes, cache), SLACK)
     predict = None
     if prepared.predict_text is not None:
         sizes = len(signature.state), len(signature.predict_inputs)
@@ -86,7 +88,7 @@ def load_bench(context: Context) -> Bench:
     return Bench(
         context=context,
         lessons=read_lessons(prepared, context.split),
-        module=parse_base(base_text),
+        module=module,
         judge=Judge(step, predict),
         profile=load_profile(context.profile),
         peak_flops=peak_flops(),

@@ -56,7 +56,7 @@ def evaluate(bench: Bench, job: Job, channel: Channel) -> Result | None:
         found = replace(found, fingerprint=variant.fingerprint)
         if channel.known(variant.fingerprint):
             return None
-        program = bench.compile(variant.text, cache, clock.enter)
+        program = bench.compile(variant, cache, clock.enter)
         measured = _measure(bench, program, clock, found)
     except MemoryError:
         measured = Failure(Outcome.OUT_OF_MEMORY, "an allocation failed at the memory limit")

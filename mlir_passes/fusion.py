@@ -38,7 +38,7 @@ def fuse(module: ir.Module, entry: str) -> None:
     run_passes(module, FUSE, "partition")
     if _constants_to_fills(body(function(module, entry))):
         run_passes(module, FUSE, "partition")
-    run_passes(module, f"inline,symbol-dce,{CLEAN}", "partition")
+    run_passes(module, "inline{default-pipeline=},symbol-dce", "partition")
     _fold_transposes(body(function(module, entry)))
     run_passes(module, CLEAN, "partition")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from mlir import ir
@@ -77,13 +77,26 @@ def operations(block: Any) -> list[Any]:
     return [op.operation for op in block.operations]
 
 
-def walk(op: Any) -> Iterator[Any]:
-    """Every op under `op`, itself first."""
-    yield op
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                yield from walk(inner.operation)
+def walk(op: Any) -> list[Any]:
+    """Every op under `op`, itself first, then level by level."""
+    found = [op]
+    for outer in found:
+        for region in outer.regions:
+            for block in region.blocks:
+                found += [inner.operation for inner in block.operations]
+    return found
+
+
+def captured(op: Any) -> list[Any]:
+    """Values of the block that `op` stands in which its regions use."""
+    block, found = op.block, []
+    for inner in walk(op)[1:]:
+        for value in inner.operands:
+            owner = value.owner
+            outside = owner == block if isinstance(owner, ir.Block) else owner.operation.block == block
+            if outside and value not in found:
+                found.append(value)
+    return found
 
 
 def is_block_argument(value: Any) -> bool:
@@ -104,13 +117,12 @@ def tensor_type(value_type: Any) -> TensorType | None:
     return TensorType(tuple(ranked.shape), str(ranked.element_type)) if ranked.has_static_shape else None
 
 
-def map_values(op: Any, change: Callable[[Any], Any]) -> None:
-    """Give every operand of `op` and of the ops inside it the value that `change` returns for it."""
-    for inner in walk(op):
+def map_operands(op: Any, new: Mapping[Any, Any], deep: bool) -> None:
+    """Give every operand of `op`, and of the ops inside it if `deep`, the value that `new` has for it, if any."""
+    for inner in walk(op) if deep else [op]:
         for index, value in enumerate(inner.operands):
-            new = change(value)
-            if new is not value:
-                inner.operands[index] = new
+            if value in new:
+                inner.operands[index] = new[value]
 
 
 def iterators(op: Any) -> str:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mlir import ir
 
 from mlir_passes.graph import PLACEHOLDER, KernelText
-from mlir_passes.ir_tools import is_block_argument, map_values, operations, producer, tensor_type, walk
+from mlir_passes.ir_tools import captured, map_operands, producer, tensor_type
 from mlir_passes.linalg_ops import flops, identity_use, is_contraction, is_elementwise
 
 MAIN, ROOT, START = "contraction", "root", "start"  # attributes that a kernel's transform script looks for
+
+Taken = Mapping[Any, list[Any]]  # the ops of a group, each with the values that its regions take from the step
 
 
 def outline(kind: str, ops: Sequence[Any], is_helper: Callable[[Any], bool]) -> tuple[KernelText, list[Any], list[Any]]:
     """The kernel of a group, and the step's values that it reads and writes, in argument order."""
     members = set(ops)
     outputs = [r for op in ops for r in op.results if any(_owner(u, op.block) not in members for u in r.uses)]
-    inputs, helpers = _needs(ops, members, is_helper)
-    text = _function(ops, helpers, inputs, outputs)
+    taken = {op: captured(op) for op in ops}
+    inputs, helpers = _needs(ops, taken, is_helper)
+    text = _function(taken, helpers, inputs, outputs)
     sizes = [_bytes(v) for v in outputs]
     kernel = KernelText(
         kind=kind,
@@ -29,7 +32,7 @@ def outline(kind: str, ops: Sequence[Any], is_helper: Callable[[Any], bool]) -> 
         flops=sum(flops(op) for op in ops),
         bytes_read=sum(map(_bytes, inputs)),
         bytes_written=sum(sizes),
-        inplace=_inplace(ops, inputs, outputs),
+        inplace=_inplace(taken, inputs, outputs),
     )
     return kernel, inputs, outputs
 
@@ -47,39 +50,31 @@ def _bytes(value: Any) -> int:
     return found.bytes if found else 0
 
 
-def _needs(ops: Sequence[Any], members: set[Any], is_helper: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
+def _needs(ops: Sequence[Any], taken: Taken, is_helper: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
     """Values to pass in, and helper ops to repeat inside, producers first."""
     inputs: list[Any] = []
     helpers: list[Any] = []
-    block = ops[0].block
 
     def visit(value: Any) -> None:
         op = producer(value)
-        if op is None:
-            if value.owner == block and value not in inputs:
-                inputs.append(value)
-            return
-        if op in members or op.block != block:
-            return
-        if not is_helper(op):
+        if op is None or (op not in taken and not is_helper(op)):
             if value not in inputs:
                 inputs.append(value)
             return
-        if op in helpers:
+        if op in taken or op in helpers:
             return
-        for inner in walk(op):
-            for operand in inner.operands:
-                visit(operand)
+        for operand in (*op.operands, *captured(op)):
+            visit(operand)
         helpers.append(op)
 
     for op in ops:
-        for inner in walk(op):
-            for operand in inner.operands:
-                visit(operand)
+        for operand in (*op.operands, *taken[op]):
+            visit(operand)
     return inputs, helpers
 
 
-def _function(ops: Sequence[Any], helpers: Sequence[Any], inputs: list[Any], outputs: list[Any]) -> str:
+def _function(taken: Taken, helpers: Sequence[Any], inputs: list[Any], outputs: list[Any]) -> str:
+    ops = list(taken)
     context = ops[0].context
     module = ir.Module.create(ir.Location.unknown(context))
     with ir.InsertionPoint(module.body), ir.Location.unknown(context):
@@ -101,7 +96,7 @@ def _function(ops: Sequence[Any], helpers: Sequence[Any], inputs: list[Any], out
             places = {v: _as_tensor(v.type, a, writable=True) for v, a in zip(outputs, targets, strict=True)}
             for op in (*helpers, *ops):
                 new = op.clone().operation
-                map_values(new, lambda value: inside.get(value, value))
+                map_operands(new, inside, deep=op not in taken or bool(taken[op]))
                 inside.update(zip(op.results, new.results, strict=True))
                 _mark(op, new, is_root=op == ops[-1])
                 _write_to_place(op, new, places)
@@ -162,17 +157,14 @@ def _write_to_place(op: Any, new: Any, places: dict[Any, Any]) -> None:
             new.operands[first + index] = own.results[0]
 
 
-def _inplace(ops: Sequence[Any], inputs: list[Any], outputs: list[Any]) -> tuple[tuple[int, int], ...]:
+def _inplace(taken: Taken, inputs: list[Any], outputs: list[Any]) -> tuple[tuple[int, int], ...]:
+    ops = list(taken)
     if len(outputs) != 1 or not is_elementwise(ops[-1]) or outputs[0] != ops[-1].results[0]:
         return ()
     pairs: list[tuple[int, int]] = []
     for index, value in enumerate(inputs):
         uses = [(op, i) for op in ops for i, v in enumerate(op.operands) if v == value]
-        captured = any(v == value for op in ops for inner in walk(op) if inner != op for v in inner.operands)
         aligned = all(is_elementwise(op) and identity_use(op, i) for op, i in uses)
-        if uses and aligned and not captured and _bytes(value) == _bytes(outputs[0]):
+        if uses and aligned and not any(value in c for c in taken.values()) and _bytes(value) == _bytes(outputs[0]):
             pairs.append((index, len(inputs)))
     return tuple(pairs)
-
-
-__all__ = ["MAIN", "ROOT", "START", "is_block_argument", "operations", "outline"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from mlir import ir
 
-from mlir_passes.canonical import canonicalise, check, cleaned, fingerprint
+from mlir_passes.canonical import canonicalise, cleaned, fingerprint
 from mlir_passes.edits.base import Edit
 from mlir_passes.errors import CompileError
 from mlir_passes.graph import KernelText
@@ -28,13 +28,14 @@ OnStage = Callable[[str], None]
 class Variant:
     """A step with its edits applied, simplified; variants with one fingerprint are one program."""
 
+    module: ir.Module
     text: str
     fingerprint: str
 
 
-def parse_base(text: str) -> ir.Module:
+def parse_base(text: str, context: ir.Context | None = None) -> ir.Module:
     """A numbered base module, ready for `edit_module`; a process that forks parses it once, before."""
-    return parse(text, new_context())
+    return parse(text, context or new_context())
 
 
 def edit_module(module: ir.Module, edits: Sequence[Edit], on_stage: OnStage = lambda _: None) -> Variant:
@@ -45,8 +46,7 @@ def edit_module(module: ir.Module, edits: Sequence[Edit], on_stage: OnStage = la
         edit.apply(editor)
     on_stage("verify")
     text = cleaned(module, "step")
-    check(module, "step")
-    return Variant(text, fingerprint(text))
+    return Variant(module, text, fingerprint(text))
 
 
 def apply_genome(base_text: str, edits: Sequence[Edit], on_stage: OnStage = lambda _: None) -> Variant:
@@ -56,21 +56,21 @@ def apply_genome(base_text: str, edits: Sequence[Edit], on_stage: OnStage = lamb
 
 
 def compile_program(
-    text: str,
-    entry: str,
-    n_state: int,
-    n_batch: int,
-    cache: ObjectCache,
-    on_stage: OnStage = lambda _: None,
-    context: ir.Context | None = None,
+    text: str, entry: str, n_state: int, n_batch: int, cache: ObjectCache, on_stage: OnStage = lambda _: None
 ) -> Program:
-    """Cut, compile and plan a cleaned module; raises PassError, CompileError.
+    """The program of a cleaned module given as text; see `compile_module`."""
+    return compile_module(parse_base(text), entry, n_state, n_batch, cache, on_stage)
+
+
+def compile_module(
+    module: ir.Module, entry: str, n_state: int, n_batch: int, cache: ObjectCache, on_stage: OnStage = lambda _: None
+) -> Program:
+    """Cut, compile and plan a cleaned module, which is used up; raises PassError, CompileError.
 
     With entry "step" the leading `n_state` results are new state; with any other entry the state is
-    only read and every result is a metric. A `context` at hand saves making one (about 10 ms).
+    only read and every result is a metric.
     """
     on_stage("partition")
-    module = parse(text, context or new_context())
     updated = n_state if entry == "step" else 0
     settled = settle_state(partition(module, entry, updated), updated)
     on_stage("compile")
@@ -111,8 +111,8 @@ def _workspaces(plan: Plan) -> dict[str, int]:
     return room
 
 
-def warm_up() -> None:
-    """Compile a small kernel for nothing, so that children forked later find MLIR and LLVM initialised."""
+def warm_up(context: ir.Context) -> None:
+    """Compile a small kernel for nothing: children forked later find LLVM and the context's dialects initialised."""
     text = """func.func @step(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<8x8xf32>
@@ -120,7 +120,7 @@ def warm_up() -> None:
   %y = linalg.matmul ins(%x, %x : tensor<8x8xf32>, tensor<8x8xf32>) outs(%fill : tensor<8x8xf32>) -> tensor<8x8xf32>
   return %y : tensor<8x8xf32>
 }"""
-    compile_program(canonical_text(text, "step"), "step", 1, 0, ObjectCache(None))
+    compile_module(canonicalise(text, "step", context), "step", 1, 0, ObjectCache(None))
 
 
 def canonical_text(text: str, entry: str) -> str:

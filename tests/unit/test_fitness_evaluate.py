@@ -293,7 +293,7 @@ def test_check_finds_a_step_that_writes_past_its_plan():
 def test_another_machines_program_is_compiled_anew_from_its_kernels(folder: Path, tmp_path: Path, capsys):
     b = bench(folder)
     variant = b.variant({"edits": []}, lambda _: None)
-    program = b.compile(variant.text, ObjectCache(None), lambda _: None)
+    program = b.compile(variant, ObjectCache(None), lambda _: None)
     extra = {"signature": b.lessons.prepared.signature.to_json()}
     save_program(tmp_path / "here", program, extra)
     foreign = replace(program, cpu="another", objects=dict.fromkeys(program.objects, b"not for this CPU"))
