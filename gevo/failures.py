@@ -9,9 +9,10 @@ import typer
 from fitness.errors import FitnessError
 from gevo.errors import INTERRUPTED, BaseFails, CampaignError, ExtraMissing, Unsupported, Unwritable
 from mlir_passes.errors import PassError
-from workloads.errors import WorkloadError
+from workloads.errors import Kind, WorkloadError
 
-WORKLOAD, DATA, BUG = 3, 8, 1
+BUG = 1
+WORKLOAD_CODES = {Kind.WORKLOAD: 3, Kind.DATA: 8, Kind.PACKAGE: ExtraMissing.code, Kind.CACHE: Unwritable.code}
 CANNOT_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 USAGE_ERROR = typer.BadParameter.__base__  # click's, which newer versions of typer bring along privately
 
@@ -23,7 +24,7 @@ def explained(error: BaseException) -> tuple[int, str]:
     if isinstance(error, CampaignError):
         return error.code, _message(error.what, error.where, error.todo)
     if isinstance(error, WorkloadError):
-        return _workload_code(error), _message(error.what, error.where, error.todo)
+        return WORKLOAD_CODES[error.kind], _message(error.what, error.where, error.todo)
     if isinstance(error, FitnessError):
         return BaseFails.code, str(error)
     if isinstance(error, PassError):
@@ -41,12 +42,3 @@ def explained(error: BaseException) -> tuple[int, str]:
 def _message(what: str, where: str, todo: str) -> str:
     text = f"{where}: {what}" if where else what
     return f"{text}. {todo}" if todo else text
-
-
-def _workload_code(error: WorkloadError) -> int:
-    """Which code a workload's failure has: that a package or the data is missing is one the user can mend."""
-    if "is not installed" in error.what:
-        return ExtraMissing.code
-    if "cannot write" in error.what:
-        return Unwritable.code
-    return DATA if "not on this machine" in error.what else WORKLOAD

@@ -29,7 +29,8 @@ ALLOWED = ("func", "linalg", "tensor", "arith", "math", "scf")
 ELEMENTS = ("f16", "bf16", "f32", "f64", "i1", "i8", "i16", "i32", "i64", "index")
 FOREIGN = ("jax.", "mhlo.", "tf.")
 CLEAN = "canonicalize,cse"
-CANONICAL = f"inline,symbol-dce,{CLEAN},func.func(linalg-fold-unit-extent-dims,{CLEAN})"
+_LINALG = "func.func(convert-elementwise-to-linalg)"
+CANONICAL = f"inline,symbol-dce,{_LINALG},{CLEAN},func.func(linalg-fold-unit-extent-dims,{CLEAN})"
 
 _ADVICE = {
     "stablehlo": "The frontend could not lower it; rewrite that part of the step with other operations",

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from workloads.errors import WorkloadError
+from workloads.errors import Kind, WorkloadError
 
 
 def cache_folder() -> Path:
@@ -28,7 +28,10 @@ def temporary_folder(parent: Path) -> Generator[Path]:
         folder = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
     except OSError as error:
         raise WorkloadError(
-            f"cannot write the cache: {error.strerror}", str(parent), "Set GEVO_CACHE to a folder you may write to"
+            f"cannot write the cache: {error.strerror}",
+            str(parent),
+            "Set GEVO_CACHE to a folder you may write to",
+            Kind.CACHE,
         ) from error
     try:
         folder.chmod(0o755)  # mkdtemp makes it private to the user

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from workloads.cache import cache_folder, publish, temporary_folder
-from workloads.errors import WorkloadError
+from workloads.errors import Kind, WorkloadError
 from workloads.workload import Arrays
 
 PACKAGE = "dataset-fashion-mnist"  # Debian main; MIT licence, Zalando SE
@@ -37,7 +37,10 @@ def digits() -> dict[str, Arrays]:
         from sklearn.datasets import load_digits
     except ModuleNotFoundError as error:
         raise WorkloadError(
-            "scikit-learn is not installed, and the digits come with it", "digits", "Run: pip install 'gevo[jax]'"
+            "scikit-learn is not installed, and the digits come with it",
+            "digits",
+            "Run: pip install 'gevo[jax]'",
+            Kind.PACKAGE,
         ) from error
     x, y = load_digits(return_X_y=True)
     x, y = (x / 16).astype(np.float32), y.astype(np.int32)
@@ -75,7 +78,9 @@ def fashion_mnist_folder() -> Path:
     for folder in (*named, SYSTEM_FOLDER, _unpacked()):
         if all((folder / name).is_file() for name in FILES):
             return folder
-    raise WorkloadError("Fashion-MNIST is not on this machine", "fashion_mnist", f"Run `make data`. {BY_HAND}")
+    raise WorkloadError(
+        "Fashion-MNIST is not on this machine", "fashion_mnist", f"Run `make data`. {BY_HAND}", Kind.DATA
+    )
 
 
 def fetch() -> Path:
@@ -85,7 +90,7 @@ def fetch() -> Path:
     except WorkloadError:
         pass
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
-        raise WorkloadError("apt-get and dpkg-deb are not on this machine", "make data", BY_HAND)
+        raise WorkloadError("apt-get and dpkg-deb are not on this machine", "make data", BY_HAND, Kind.DATA)
     with temporary_folder(cache_folder() / "data") as work:
         download = ["apt-get", "download", PACKAGE]
         done = _run(download, work)
@@ -95,7 +100,7 @@ def fetch() -> Path:
         packages = list(work.glob("*.deb"))
         if done.returncode != 0 or not packages:
             reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise WorkloadError(f"`{' '.join(download)}` failed ({reason})", "make data", BY_HAND)
+            raise WorkloadError(f"`{' '.join(download)}` failed ({reason})", "make data", BY_HAND, Kind.DATA)
         _run(["dpkg-deb", "-x", str(packages[0]), str(work / "root")], work)
         return publish(work / "root" / SYSTEM_FOLDER.relative_to("/"), _unpacked())
 

@@ -15,7 +15,7 @@ from fitness.job import Context
 from gevo import cli, launch
 from gevo.errors import Unsupported
 from gevo.store import RunWriter
-from workloads.errors import WorkloadError
+from workloads.errors import Kind, WorkloadError
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -196,9 +196,9 @@ def test_wrong_usage_is_one_message_and_a_code(
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (WorkloadError("scikit-learn is not installed, and the digits come with it", "digits", "Run pip"), 9),
-        (WorkloadError("Fashion-MNIST is not on this machine", "fashion_mnist", "Run `make data`"), 8),
-        (WorkloadError("cannot write the cache: No space left", "cache", "Set GEVO_CACHE"), 5),
+        (WorkloadError("scikit-learn is not installed", "digits", "Run pip", Kind.PACKAGE), 9),
+        (WorkloadError("Fashion-MNIST is not on this machine", "fashion_mnist", "Run `make data`", Kind.DATA), 8),
+        (WorkloadError("cannot write the cache: No space left", "cache", "Set GEVO_CACHE", Kind.CACHE), 5),
         (OSError(28, "No space left on device"), 5),
         (WorkloadError("the frontend's process died", "x.py", "See it"), 3),
         (Unsupported("op17 is stablehlo.custom_call"), 4),

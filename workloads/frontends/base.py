@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from workloads.cache import temporary_folder
-from workloads.errors import WorkloadError
+from workloads.errors import Kind, WorkloadError
 from workloads.workload import SPLITS, Arrays, ArraySpec, PreparedWorkload, Signature, Workload
 
 # name of a frontend of Python workloads -> "module:function", a function (name, Workload, path) -> Traced
@@ -52,7 +52,7 @@ def missing(error: ModuleNotFoundError, where: str) -> WorkloadError:
     library = (error.name or "").partition(".")[0]
     known = library in ("jax", "jaxlib", "sklearn")
     todo = "Run: pip install 'gevo[jax]'" if known else f"Install {library} into this environment"
-    return WorkloadError(f"{library} is not installed", where, todo)
+    return WorkloadError(f"{library} is not installed", where, todo, Kind.PACKAGE)
 
 
 def save(traced: Traced, folder: Path, arrays: Path) -> PreparedWorkload:
