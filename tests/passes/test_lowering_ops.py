@@ -167,9 +167,10 @@ def test_scalar_tensor_broadcast_to_a_matrix():
 
 
 def test_elementwise_arithmetic_on_tensors_is_a_linalg_op():
-    code = """
+    text = """func.func @step(%x: tensor<3x5xf32>, %y: tensor<3x5xf32>) -> tensor<3x5xf32> {
   %1 = arith.subf %x, %y : tensor<3x5xf32>
-  %2 = math.absf %1 : tensor<3x5xf32>"""
-    text = step(code, "%x: tensor<3x5xf32>, %y: tensor<3x5xf32>", "%2", "tensor<3x5xf32>")
+  %2 = math.absf %1 : tensor<3x5xf32>
+  return %2 : tensor<3x5xf32>
+}"""
     x, y = floats(3, 5), floats(3, 5)
     np.testing.assert_allclose(run(text, x, y)[0], np.abs(x.astype(np.float64) - y), rtol=1e-6)
