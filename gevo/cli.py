@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from gevo.config import Budget
 
 RUN = Annotated[str, typer.Argument(metavar="RUN", help="Name of a run, or its folder.")]
-RECORD = Annotated[str, typer.Argument(metavar="ID", help="A record, such as r0042.")]
+RECORD = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="A record such as r0042, or base, or the one with no more error than the base that is "
+        "fastest, smallest, cheapest or most-accurate.",
+    ),
+]
 RUN_DIR = Annotated[Path, typer.Option(metavar="DIR", help="Folder that holds the runs.")]
 FOR = Annotated[str, typer.Option("--for", metavar="TIME", help="Stop after this time: 90s, 30m, 8h, 1h30m.")]
 EVALUATIONS = Annotated[int, typer.Option(min=0, metavar="N", help="Stop after N evaluations.")]
@@ -179,6 +186,7 @@ def export(
     \b
     Example:
       gevo export night r0042 --to fast
+      gevo export night fastest --to fast
       python -c "import gevo; step = gevo.load('fast')"
     """
     _commands().export(_find(run, run_dir), record, to, _console())

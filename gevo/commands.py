@@ -20,6 +20,7 @@ from gevo.config import Budget, CampaignConfig
 from gevo.errors import INTERRUPTED
 from gevo.front import front, methods_text, plot, table
 from gevo.launch import base_result, context_for, lay_out, manifest, new_folder, reopened, runs_in
+from gevo.pick import pick
 from gevo.progress import outcomes_text, view_for
 from gevo.record import Record, versus
 from gevo.store import Run, RunWriter
@@ -119,7 +120,7 @@ def show_front(folder: Path, as_json: bool, picture: Path | None, console: Conso
 def show(folder: Path, identifier: str, rerun: bool, console: Console) -> None:
     """Print one record; with `rerun`, evaluate it again beside it."""
     run = Run(folder)
-    record = run.record(identifier)
+    record = pick(run, identifier)
     base = next((r for r in run.records() if r.is_base), None)
     result = record.result
     _print_pairs(
@@ -145,7 +146,7 @@ def export(folder: Path, identifier: str, to: Path, console: Console) -> None:
     from gevo.export import export
 
     run = Run(folder)
-    export(run, reopened(run.manifest, folder), run.record(identifier), to)
+    export(run, reopened(run.manifest, folder), pick(run, identifier), to)
     console.print(f"Wrote {to}. Use it with: step = gevo.load({str(to)!r})", highlight=False, soft_wrap=True)
 
 
