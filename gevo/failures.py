@@ -12,7 +12,13 @@ from mlir_passes.errors import PassError
 from workloads.errors import Kind, WorkloadError
 
 BUG = 1
-WORKLOAD_CODES = {Kind.WORKLOAD: 3, Kind.DATA: 8, Kind.PACKAGE: ExtraMissing.code, Kind.CACHE: Unwritable.code}
+WORKLOAD_CODES = {
+    Kind.WORKLOAD: 3,
+    Kind.OP: Unsupported.code,
+    Kind.DATA: 8,
+    Kind.PACKAGE: ExtraMissing.code,
+    Kind.CACHE: Unwritable.code,
+}
 CANNOT_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 USAGE_ERROR = typer.BadParameter.__base__  # click's, which newer versions of typer bring along privately
 

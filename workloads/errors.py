@@ -4,9 +4,10 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What a user must mend: the workload itself, or what it needs on this machine."""
+    """What a user must mend: the workload, an op in it, or what it needs on this machine."""
 
     WORKLOAD = "workload"
+    OP = "op"
     PACKAGE = "package"
     DATA = "data"
     CACHE = "cache"

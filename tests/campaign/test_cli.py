@@ -201,6 +201,7 @@ def test_wrong_usage_is_one_message_and_a_code(
         (WorkloadError("cannot write the cache: No space left", "cache", "Set GEVO_CACHE", Kind.CACHE), 5),
         (OSError(28, "No space left on device"), 5),
         (WorkloadError("the frontend's process died", "x.py", "See it"), 3),
+        (WorkloadError("unsupported op stablehlo.sort", "x.py:8", "Write it without", Kind.OP), 4),
         (Unsupported("op17 is stablehlo.custom_call"), 4),
         (FitnessError("the base does not run"), 11),
         (PermissionError(13, "Permission denied", "runs"), 5),

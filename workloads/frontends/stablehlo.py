@@ -9,7 +9,7 @@ from typing import Any
 from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import stablehlo
 
-from workloads.errors import WorkloadError
+from workloads.errors import Kind, WorkloadError
 from workloads.frontends.stablehlo_fixes import apply_fixes, define, walk
 
 BEFORE = "inline,symbol-dce,func.func(chlo-legalize-to-stablehlo),canonicalize,cse"
@@ -62,6 +62,7 @@ def _check_supported(module: Any, path: Path) -> None:
         f"unsupported op {op.name}" + (f" {target}" if target else ""),
         f"{path}:{line}" if line else str(path),
         ADVICE.get(op.name.partition(".")[2], "Write the step without it, in operations on whole arrays"),
+        Kind.OP,
     )
 
 
