@@ -14,15 +14,13 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from rich.progress import track
 
 from fitness.job import Context
 from fitness.pool import Pool
 from fitness.result import Result
-from gevo.genome import Genome
-from gevo.variation import draw_edit
+from gevo.variation import random_genome
 from mlir_passes.canonical import write_base
 from mlir_passes.space import Space
 from workloads.cache import cache_folder
@@ -62,20 +60,9 @@ def evaluated(name: str, count: int, workers: int, seed: int) -> list[Result]:
         results: list[Result] = []
         with Pool(context, workers) as pool:
             for start in track(range(0, count, BLOCK), description=name):
-                genomes = [random_genome(space, rng) for _ in range(min(BLOCK, count - start))]
+                genomes = [random_genome(space, rng, MAX_EDITS).to_json() for _ in range(min(BLOCK, count - start))]
                 results += pool.evaluate(genomes, {r.fingerprint: r for r in results if r.fingerprint})
         return results
-
-
-def random_genome(space: Space, rng: random.Random) -> dict[str, Any]:
-    """One to six edits, each drawn on what the ones before it leave."""
-    edits = []
-    for _ in range(rng.randint(1, MAX_EDITS)):
-        edit = draw_edit(space, rng)
-        if edit is not None:
-            edits.append(edit)
-            space = edit.extend(space)
-    return Genome(tuple(edits)).to_json()
 
 
 def report(name: str, results: list[Result], wall_s: float) -> None:

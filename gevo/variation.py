@@ -27,6 +27,17 @@ def draw_edit(space: Space, rng: random.Random, kinds: Mapping[str, float] = KIN
     return None
 
 
+def random_genome(space: Space, rng: random.Random, max_edits: int) -> Genome:
+    """One to `max_edits` edits, each drawn on what the ones before it leave."""
+    edits: list[Edit] = []
+    for _ in range(rng.randint(1, max_edits)):
+        edit = draw_edit(space, rng)
+        if edit is not None:
+            edits.append(edit)
+            space = edit.extend(space)
+    return Genome(tuple(edits))
+
+
 def mutate(genome: Genome, space: Space, rng: random.Random, max_edits: int) -> Genome:
     """`genome` with an edit added, removed or drawn again; `genome` itself if no draw found an edit."""
     edits = genome.edits

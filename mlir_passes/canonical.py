@@ -136,6 +136,3 @@ def _strip_foreign_attributes(module: ir.Module) -> None:
 
 def _attribute_names(op: Any) -> list[str]:
     return [a if isinstance(a, str) else a.name for a in op.attributes]
-
-
-__all__ = ["CANONICAL", "CLEAN", "canonicalise", "check", "cleaned", "fingerprint", "operations", "write_base"]

@@ -12,6 +12,7 @@ from mlir import ir
 from mlir.dialects import arith, linalg
 from mlir.dialects.transform import interpreter
 
+from mlir_passes.canonical import CLEAN
 from mlir_passes.ir_tools import (
     body,
     function,
@@ -25,7 +26,6 @@ from mlir_passes.ir_tools import (
 )
 from mlir_passes.linalg_ops import indexing_map, is_contraction
 
-CLEAN = "canonicalize,cse"
 FUSE = f"func.func(linalg-fold-unit-extent-dims,{CLEAN},linalg-fuse-elementwise-ops,{CLEAN})"
 _KEPT_NAMED = ("linalg.fill", "linalg.generic", "linalg.yield", "linalg.index")
 

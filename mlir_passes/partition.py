@@ -13,7 +13,7 @@ from mlir import ir
 
 from mlir_passes.fusion import copy_generic, fuse
 from mlir_passes.graph import Call, KernelGraph, KernelText
-from mlir_passes.ir_tools import body, function, is_block_argument, iterators, operations, producer, tensor_type
+from mlir_passes.ir_tools import body, function, iterators, operations, producer, tensor_type
 from mlir_passes.linalg_ops import identity_use, is_contraction, is_elementwise
 from mlir_passes.outline import outline
 from mlir_passes.space import TensorType
@@ -149,6 +149,3 @@ def _graph(block: Any, groups: Iterable[Group]) -> KernelGraph:
         args=tuple(name(a) for a in block.arguments),
         returns=tuple(name(v) for v in terminator.operands),
     )
-
-
-__all__ = ["is_block_argument", "is_helper", "partition", "storage_of"]

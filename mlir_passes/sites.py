@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlir_passes.ir_tools import is_block_argument, operations, producer, set_site, site_of, tensor_type
+from mlir_passes.ir_tools import operations, producer, set_site, site_of, tensor_type
 from mlir_passes.space import Activation, Parameter, Space, SpaceOp, TensorType
 
 _FREE = ("arith.constant", "linalg.fill")  # kernels make these for themselves, see `partition.is_helper`
@@ -147,6 +147,3 @@ def value_table(block: Any) -> dict[str, Any]:
         for index, result in enumerate(op.results):
             table[f"{site_of(op)}#{index}"] = result
     return table
-
-
-__all__ = ["describe", "is_block_argument", "number", "rewirable", "value_table"]

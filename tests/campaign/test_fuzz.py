@@ -16,8 +16,7 @@ import pytest
 from fitness.job import Context, Limits
 from fitness.pool import Pool
 from fitness.result import Outcome, Result
-from gevo.genome import Genome
-from gevo.variation import draw_edit
+from gevo.variation import random_genome
 from mlir_passes.canonical import write_base
 from mlir_passes.errors import PassError
 from mlir_passes.ir_tools import new_context
@@ -51,16 +50,6 @@ def context(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     )
 
 
-def random_genome(space: Space, rng: random.Random) -> Genome:
-    edits = []
-    for _ in range(rng.randint(1, MAX_EDITS)):
-        edit = draw_edit(space, rng)
-        if edit is not None:
-            edits.append(edit)
-            space = edit.extend(space)
-    return Genome(tuple(edits))
-
-
 def test_2000_random_genomes_apply_or_are_refused_by_name(context: Context) -> None:
     base = Path(context.base)
     space, text = Space.load(base.with_name("space.json")), base.read_text()
@@ -70,7 +59,7 @@ def test_2000_random_genomes_apply_or_are_refused_by_name(context: Context) -> N
     for number in range(APPLIED):
         if number % 200 == 0:
             ir_context = new_context()  # a context keeps every attribute it ever saw
-        genome = random_genome(space, rng)
+        genome = random_genome(space, rng, MAX_EDITS)
         try:
             variant = edit_module(parse_base(text, ir_context), genome.edits)
         except PassError as error:
@@ -85,7 +74,7 @@ def test_2000_random_genomes_apply_or_are_refused_by_name(context: Context) -> N
 def test_random_genomes_end_with_a_named_outcome(context: Context) -> None:
     space = Space.load(Path(context.base).with_name("space.json"))
     rng = random.Random(2)
-    genomes: list[Any] = [json.loads(random_genome(space, rng).text) for _ in range(EVALUATED)]
+    genomes: list[Any] = [json.loads(random_genome(space, rng, MAX_EDITS).text) for _ in range(EVALUATED)]
     with Pool(context, 1) as pool:
         results = pool.evaluate(genomes, {})
         again = pool.evaluate(genomes[:3], {})
