@@ -103,8 +103,11 @@ def _kind(op: Any) -> str:
 
 
 def _contraction_to_join(op: Any, home: dict[Any, Group]) -> Group | None:
-    """The contraction group whose last result is read by `op` alone, element by element."""
-    if not is_elementwise(op):
+    """The contraction group whose last result is read by `op` alone, element by element.
+
+    An op on i1 stays out: contractions are vectorised, and a vector of i1 has no stored form (`i1_storage`).
+    """
+    if not is_elementwise(op) or any(_is_i1(v) for v in (*op.operands, *op.results)):
         return None
     for index, operand in enumerate(op.operands):
         source = producer(operand)
@@ -114,6 +117,11 @@ def _contraction_to_join(op: Any, home: dict[Any, Group]) -> Group | None:
         if len(list(operand.uses)) == 1 and identity_use(op, index):
             return group
     return None
+
+
+def _is_i1(value: Any) -> bool:
+    found = tensor_type(value.type)
+    return found is not None and found.element == "i1"
 
 
 def _graph(block: Any, groups: Iterable[Group]) -> KernelGraph:

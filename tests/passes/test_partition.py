@@ -6,6 +6,7 @@ import re
 from collections import Counter
 
 import numpy as np
+import pytest
 from small_steps import MLP, compiled, cut, floats, kinds, run, run_program, step_of
 
 from mlir_passes.graph import KernelText
@@ -227,3 +228,33 @@ def test_reshape_of_a_fill_is_made_where_it_is_used():
     expected[1:3, 1:3] = x
     np.testing.assert_array_equal(padded, expected)
     np.testing.assert_array_equal(ones, np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("mask", ["made", "read"])
+def test_mask_of_i1_stays_out_of_the_contraction(mask: str):
+    out = "tensor<8x16xi1>" if mask == "made" else "tensor<8x16xf32>"
+    body = {
+        "made": "%b = arith.cmpf ogt, %p, %zero : f32\n    linalg.yield %b : i1",
+        "read": "%b = arith.select %m, %p, %zero : f32\n    linalg.yield %b : f32",
+    }[mask]
+    inputs, more, arguments = ("%c", "", "") if mask == "made" else ("%c, %mask", ", tensor<8x16xi1>", ", %m: i1")
+    identity = "affine_map<(i, j) -> (i, j)>"
+    maps = ", ".join([identity] * (2 if mask == "made" else 3))
+    text = f"""func.func @step(%a: tensor<8x4xf32>, %w: tensor<4x16xf32>, %mask: tensor<8x16xi1>) -> {out} {{
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x16xf32>
+  %o = tensor.empty() : {out}
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %c = linalg.matmul ins(%a, %w : tensor<8x4xf32>, tensor<4x16xf32>) outs(%f : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %r = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel", "parallel"]}}
+      ins({inputs} : tensor<8x16xf32>{more}) outs(%o : {out}) {{
+  ^bb0(%p: f32{arguments}, %q: {"i1" if mask == "made" else "f32"}):
+    {body}
+  }} -> {out}
+  return %r : {out}
+}}"""
+    assert kinds(cut(text)) == ["contraction", "elementwise"]
+    a, w, chosen = floats(8, 4), floats(4, 16), floats(8, 16) > 0
+    (got,) = run(text, a, w, chosen)
+    exact = a.astype(np.float64) @ w
+    np.testing.assert_allclose(got, exact > 0 if mask == "made" else np.where(chosen, exact, 0), rtol=1e-5, atol=1e-6)
