@@ -43,7 +43,7 @@ class Result:
     """One evaluated genome. `objectives` is empty unless the outcome is ok.
 
     fingerprint: hash of the variant's canonical text after DCE, "" if it never got so far.
-    runtime_ratio: the variant's time over the base's, interleaved in one process; nan if not timed.
+    runtime_ratio: the variant's time over the base's, interleaved in one process; 0 if not timed.
     measured_s: the variant's own seconds a step in that process; `runtime_s` is the ratio times the base's seconds.
     stage_s: wall seconds by stage. cache_hits, cache_misses: kernels found in / added to the object cache.
     answered_by: "" if evaluated, else "fingerprint" (a variant with the same fingerprint answered).
@@ -54,8 +54,8 @@ class Result:
     detail: str = ""
     fingerprint: str = ""
     objectives: Mapping[str, Measure] = field(default_factory=dict[str, Measure])
-    runtime_ratio: float = float("nan")
-    measured_s: float = float("nan")
+    runtime_ratio: float = 0.0
+    measured_s: float = 0.0
     stage_s: Mapping[str, float] = field(default_factory=dict[str, float])
     cache_hits: int = 0
     cache_misses: int = 0

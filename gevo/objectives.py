@@ -58,6 +58,8 @@ def not_finite(result: Result, objectives: Sequence[str]) -> str:
             return f"{name} is missing"
         if not all(map(math.isfinite, (measure.value, measure.spread, figure(result, name)))):
             return f"{name} is {measure}, ratio {result.runtime_ratio}"
+        if name == "runtime_s" and result.runtime_ratio <= 0:
+            return f"the ratio of {name} to the base is {result.runtime_ratio}"
     return ""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,8 +64,8 @@ class Record:
             )
             row[f"{name}_method"] = None if measure is None else measure.method
             row[f"{name}_spread"] = None if measure is None else measure.spread
-        row["runtime_ratio"] = result.runtime_ratio if math.isfinite(result.runtime_ratio) else None
-        row["measured_s"] = result.measured_s if math.isfinite(result.measured_s) else None
+        row["runtime_ratio"] = result.runtime_ratio or None
+        row["measured_s"] = result.measured_s or None
         row["stage_s"] = dict(result.stage_s)
         row["cache_hits"], row["cache_misses"] = result.cache_hits, result.cache_misses
         return row
@@ -84,8 +83,8 @@ class Record:
             detail=row["detail"],
             fingerprint=row["fingerprint"],
             objectives=objectives,
-            runtime_ratio=math.nan if row["runtime_ratio"] is None else row["runtime_ratio"],
-            measured_s=math.nan if row["measured_s"] is None else row["measured_s"],
+            runtime_ratio=row["runtime_ratio"] or 0.0,
+            measured_s=row["measured_s"] or 0.0,
             stage_s=dict(row["stage_s"]),
             cache_hits=row["cache_hits"],
             cache_misses=row["cache_misses"],

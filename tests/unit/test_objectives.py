@@ -47,6 +47,7 @@ def test_bounds_are_twice_the_base_and_never_empty() -> None:
         (result(ratio=float("nan")), "ratio nan"),
         (result(spread_s=float("inf")), "runtime_s is"),
         (Result(Outcome.OK), "missing"),
+        (result(ratio=0.0), "ratio of runtime_s to the base is 0.0"),
     ],
 )
 def test_what_cannot_be_ranked_is_said(broken: Result, text: str) -> None:
