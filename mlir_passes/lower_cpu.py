@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 from mlir import ir
@@ -19,6 +20,7 @@ from mlir_passes.objects import PIPELINE_VERSION, KernelObject
 from mlir_passes.outline import MAIN, ROOT, START
 
 _ALIGN = 64
+_BACKWARDS = re.compile(r"-d\d|\* -")
 _BUFFERIZE = (
     "empty-tensor-to-alloc-tensor,one-shot-bufferize{allow-return-allocs-from-loops=true},"
     "drop-equivalent-buffer-results,canonicalize,cse,canonicalize,"
@@ -85,7 +87,7 @@ def _schedule(module: ir.Module, kind: str, name: str) -> None:
     main = next(op for op in ops if MAIN in op.attributes)
     root = next(op for op in ops if ROOT in op.attributes)
     script = contraction.script(main, root, host().vector_bytes)
-    if script is None:
+    if script is None or any(_runs_backwards(op) for op in ops):
         return
     module.operation.attributes["transform.with_named_sequence"] = ir.UnitAttr.get()
     holder = parse(f"module attributes {{transform.with_named_sequence}} {{\n{script}\n}}", module.context, "compile")
@@ -95,6 +97,11 @@ def _schedule(module: ir.Module, kind: str, name: str) -> None:
         if op.name == "transform.named_sequence":
             op.erase()
     del module.operation.attributes["transform.with_named_sequence"]
+
+
+def _runs_backwards(op: Any) -> bool:
+    """Whether an operand is read against the direction of a loop: tiling asserts on a negative coefficient."""
+    return _BACKWARDS.search(str(op.attributes["indexing_maps"])) is not None
 
 
 def _strip_marks(module: ir.Module) -> None:

@@ -189,3 +189,22 @@ def test_training_loop_in_one_call_stays_near_float64():
         w1, w2, loss = mlp_reference(w1, w2, x, t)
     for got, exact in zip([*runner.state, *runner.metrics], [w1, w2, loss], strict=True):
         np.testing.assert_allclose(got, exact, rtol=1e-4, atol=1e-5)
+
+
+def test_epilogue_that_reads_backwards_is_compiled_without_tiling():
+    text = """func.func @step(%a: tensor<8x4xf32>, %w: tensor<4x16xf32>, %x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x16xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %c = linalg.matmul ins(%a, %w : tensor<8x4xf32>, tensor<4x16xf32>) outs(%f : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (7 - i, j)>,
+      affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %x : tensor<8x16xf32>, tensor<8x16xf32>) outs(%e : tensor<8x16xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %s = arith.addf %p, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<8x16xf32>
+  return %r : tensor<8x16xf32>
+}"""
+    a, w, x = floats(8, 4), floats(4, 16), floats(8, 16)
+    np.testing.assert_allclose(run(text, a, w, x)[0], a.astype(np.float64) @ w + x[::-1], rtol=1e-5, atol=1e-6)
