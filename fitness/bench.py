@@ -36,11 +36,13 @@ class Bench:
     """The base and its workload. `state` and `batches` are the first seed's: what checks and timing start from.
 
     module: the parsed base, which one `variant` uses up: each evaluation has a forked copy of the bench.
+    kernel_context: where kernels are lowered.
     """
 
     context: Context
     lessons: Lessons
     module: Any
+    kernel_context: Any
     judge: Judge
     profile: Profile
     peak_flops: float
@@ -59,7 +61,7 @@ class Bench:
         """The program of a variant of the base."""
         signature = self.lessons.prepared.signature
         sizes = len(signature.state), len(signature.batch)
-        return compile_module(variant.module, "step", *sizes, cache, on_stage)
+        return compile_module(variant.module, "step", *sizes, cache, on_stage, self.kernel_context)
 
     def subject(self, runner: CpuRunner) -> Subject:
         """A runner ready to be timed."""
@@ -73,12 +75,13 @@ def load_bench(context: Context) -> Bench:
     base_text = Path(context.base).read_text()
     cache = ObjectCache(Path(context.cache))
     module = parse_base(base_text)
-    warm_up(module.context)
+    kernel_context = warm_up(module.context)
     for kind in KINDS:
         edit_class(kind)  # imported here, once, and not in every child
     sizes = len(signature.state), len(signature.batch)
     base = edit_module(parse_base(base_text, module.context), [])
-    step = CpuRunner(compile_module(base.module, "step", *sizes, cache), SLACK)
+    program = compile_module(base.module, "step", *sizes, cache, kernel_context=kernel_context)
+    step = CpuRunner(program, SLACK)
     predict = None
     if prepared.predict_text is not None:
         sizes = len(signature.state), len(signature.predict_inputs)
@@ -89,6 +92,7 @@ def load_bench(context: Context) -> Bench:
         context=context,
         lessons=read_lessons(prepared, context.split),
         module=module,
+        kernel_context=kernel_context,
         judge=Judge(step, predict),
         profile=load_profile(context.profile),
         peak_flops=peak_flops(),

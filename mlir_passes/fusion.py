@@ -10,7 +10,6 @@ from typing import Any
 
 from mlir import ir
 from mlir.dialects import arith, linalg
-from mlir.dialects.transform import interpreter
 
 from mlir_passes.canonical import CLEAN
 from mlir_passes.ir_tools import (
@@ -19,22 +18,19 @@ from mlir_passes.ir_tools import (
     is_block_argument,
     iterators,
     operations,
-    parse,
     producer,
     run_passes,
-    walk,
 )
 from mlir_passes.linalg_ops import indexing_map, is_contraction
 
 FUSE = f"func.func(linalg-fold-unit-extent-dims,{CLEAN},linalg-fuse-elementwise-ops,{CLEAN})"
-_KEPT_NAMED = ("linalg.fill", "linalg.generic", "linalg.yield", "linalg.index")
 
 
 def fuse(module: ir.Module, entry: str) -> None:
     """Generalise named ops, fuse elementwise chains, fold transposes into contractions; in place."""
-    _generalise(module)
-    _hide_contractions(module, entry)
+    run_passes(module, "func.func(linalg-generalize-named-ops)", "partition")  # fills too: they come back below
     _constants_to_fills(body(function(module, entry)))
+    _hide_contractions(module, entry)
     run_passes(module, FUSE, "partition")
     if _constants_to_fills(body(function(module, entry))):
         run_passes(module, FUSE, "partition")
@@ -66,30 +62,6 @@ def copy_generic(value: Any, before: Any) -> Any:
         with ir.InsertionPoint(inner):
             ir.Operation.create("linalg.yield", operands=[inner.arguments[0]])
     return generic.result
-
-
-def _generalise(module: ir.Module) -> None:
-    named = sorted({op.name for op in walk(module.operation) if op.name.startswith("linalg.")} - set(_KEPT_NAMED))
-    if not named:
-        return
-    listed = ", ".join(f'"{name}"' for name in named)
-    any_op = "!transform.any_op"
-    script = parse(
-        f"""module attributes {{transform.with_named_sequence}} {{
-  transform.named_sequence @__transform_main(%m: {any_op}) {{
-    %ops = transform.structured.match ops{{[{listed}]}} in %m : ({any_op}) -> {any_op}
-    transform.foreach %ops : {any_op} {{
-    ^bb0(%op: {any_op}):
-      %generic = transform.structured.generalize %op : ({any_op}) -> {any_op}
-    }}
-    transform.yield
-  }}
-}}""",
-        module.context,
-        "partition",
-    )
-    sequence = script.body.operations[0].operation
-    interpreter.apply_named_sequence(module.operation, sequence, script.operation)
 
 
 def _hide_contractions(module: ir.Module, entry: str) -> None:
@@ -153,7 +125,9 @@ def _repeated_constant(op: Any) -> Any | None:
         if source is None or source.name != "arith.constant":
             return None
         content = source.attributes["value"]
-        return content.get_splat_value() if isinstance(content, ir.DenseElementsAttr) and content.is_splat else None
+        if not isinstance(content, ir.DenseElementsAttr):
+            return content
+        return content.get_splat_value() if content.is_splat else None
     source = producer(yielded)
     return source.attributes["value"] if source is not None and source.name == "arith.constant" else None
 

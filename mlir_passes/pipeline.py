@@ -63,12 +63,19 @@ def compile_program(
 
 
 def compile_module(
-    module: ir.Module, entry: str, n_state: int, n_batch: int, cache: ObjectCache, on_stage: OnStage = lambda _: None
+    module: ir.Module,
+    entry: str,
+    n_state: int,
+    n_batch: int,
+    cache: ObjectCache,
+    on_stage: OnStage = lambda _: None,
+    kernel_context: ir.Context | None = None,
 ) -> Program:
     """Cut, compile and plan a cleaned module, which is used up; raises PassError, CompileError.
 
     With entry "step" the leading `n_state` results are new state; with any other entry the state is
-    only read and every result is a metric.
+    only read and every result is a metric. Kernels are lowered in a context of their own: every dialect that
+    a context has loaded makes each canonicalisation in it dearer.
     """
     on_stage("partition")
     updated = n_state if entry == "step" else 0
@@ -76,7 +83,8 @@ def compile_module(
     on_stage("compile")
     keys = [kernel_key(kernel) for kernel in settled.graph.kernels]
     texts = dict(zip(keys, settled.graph.kernels, strict=True))
-    made = {key: _object(kernel, key, cache, module.context) for key, kernel in texts.items()}
+    context = kernel_context or new_context()
+    made = {key: _object(kernel, key, cache, context) for key, kernel in texts.items()}
     on_stage("plan")
     workspaces = {key: found.workspace for key, found in made.items()}
     return Program(
@@ -111,8 +119,11 @@ def _workspaces(plan: Plan) -> dict[str, int]:
     return room
 
 
-def warm_up(context: ir.Context) -> None:
-    """Compile a small kernel for nothing: children forked later find LLVM and the context's dialects initialised."""
+def warm_up(context: ir.Context) -> ir.Context:
+    """Compile a small step for nothing, so that children forked later find MLIR and LLVM initialised.
+
+    `context` is the one for steps; the one returned is for kernels.
+    """
     text = """func.func @step(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<8x8xf32>
@@ -120,7 +131,10 @@ def warm_up(context: ir.Context) -> None:
   %y = linalg.matmul ins(%x, %x : tensor<8x8xf32>, tensor<8x8xf32>) outs(%fill : tensor<8x8xf32>) -> tensor<8x8xf32>
   return %y : tensor<8x8xf32>
 }"""
-    compile_module(canonicalise(text, "step", context), "step", 1, 0, ObjectCache(None))
+    kernel_context = new_context()
+    module = canonicalise(text, "step", context)
+    compile_module(module, "step", 1, 0, ObjectCache(None), kernel_context=kernel_context)
+    return kernel_context
 
 
 def canonical_text(text: str, entry: str) -> str:
