@@ -43,7 +43,7 @@ test: setup ## all tests that this machine can run
 	@$(PYTHON) -m workloads.data || echo "test: going on without it; tests that need Fashion-MNIST are skipped"
 	@$(PYTHON) -m pytest -q -n auto
 
-bench: setup ## the benchmarks, with their figures
+bench: setup ## the benchmarks, with their figures; about an hour, on a quiet machine
 	@for bench in benchmarks/*.py; do echo "== $$bench"; $(PYTHON) $$bench || exit 1; done
 
 lint: setup ## ruff, pyright, import-linter

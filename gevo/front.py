@@ -93,7 +93,15 @@ def table(front: Front, name: str) -> Table:
     count = len(front.members)
     title = f"Front of {name}: {count} variant{'s' if count != 1 else ''} that no other dominates"
     caption = "" if front.base_on_front else "The base is dominated; it is shown for comparison."
-    table = Table(title=title, caption=caption, box=None, pad_edge=False, title_justify="left", caption_justify="left")
+    table = Table(
+        title=title,
+        caption=caption,
+        box=None,
+        padding=(0, 1, 0, 0),  # four objectives in 80 columns
+        pad_edge=False,
+        title_justify="left",
+        caption_justify="left",
+    )
     table.add_column("id", no_wrap=True)
     table.add_column("edits", justify="right", no_wrap=True)
     for objective in front.objectives:
