@@ -6,12 +6,12 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from mlir import ir
 
 from mlir_passes.errors import PassError, UnsupportedOp
 from mlir_passes.ir_tools import (
+    attribute_names,
     body,
     function,
     new_context,
@@ -125,14 +125,10 @@ def _check_tensor(found: ir.Type, what: str) -> None:
 
 def _strip_foreign_attributes(module: ir.Module) -> None:
     for op in walk(module.operation):
-        for name in _attribute_names(op):
+        for name in attribute_names(op):
             if name.startswith(FOREIGN):
                 del op.attributes[name]
         if op.name == "func.func":
             for name in ("arg_attrs", "res_attrs"):
                 if name in op.attributes:
                     del op.attributes[name]
-
-
-def _attribute_names(op: Any) -> list[str]:
-    return [a if isinstance(a, str) else a.name for a in op.attributes]

@@ -13,6 +13,7 @@ from mlir.dialects import arith, linalg
 
 from mlir_passes.canonical import CLEAN
 from mlir_passes.ir_tools import (
+    attribute_names,
     body,
     function,
     is_block_argument,
@@ -176,9 +177,7 @@ def _permute_result(op: Any, fill: Any, consumer: Any, operand: int, read: ir.Af
 
 def _retyped(op: Any, operands: list[Any], result: Any) -> Any:
     """A copy of a linalg op with other operands and another result type, its body shared by cloning."""
-    attributes = {
-        a if isinstance(a, str) else a.name: op.attributes[a if isinstance(a, str) else a.name] for a in op.attributes
-    }
+    attributes = {name: op.attributes[name] for name in attribute_names(op)}
     attributes.setdefault("operandSegmentSizes", ir.DenseI32ArrayAttr.get([len(operands) - 1, 1], op.context))
     new = ir.Operation.create(op.name, results=[result], operands=operands, attributes=attributes, regions=1)
     source = op.clone().operation

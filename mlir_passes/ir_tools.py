@@ -135,6 +135,11 @@ def _first_line(error: BaseException) -> str:
     return " ".join(lines[:3])[:500] if lines else type(error).__name__
 
 
+def attribute_names(op: Any) -> list[str]:
+    """Names of an op's attributes; the bindings iterate over names or named attributes, by version."""
+    return [a if isinstance(a, str) else a.name for a in op.attributes]
+
+
 def site_of(op: Any) -> str:
     """The site of a numbered op."""
     return ir.StringAttr(op.attributes[SITE]).value
