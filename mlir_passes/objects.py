@@ -11,15 +11,21 @@ from pathlib import Path
 
 from mlir_passes.llvm import host
 
-PIPELINE_VERSION = 6  # raise it whenever lowering changes what a kernel's text compiles to
+PIPELINE_VERSION = 7  # raise it whenever lowering changes what a kernel's text compiles to
 
 
 @dataclass(frozen=True)
 class KernelObject:
-    """Object bytes of a kernel, and the bytes of arena workspace that it wants as its last argument (0 for none)."""
+    """Object bytes of a kernel, what it wants of the runner, and what the runner may do with it.
+
+    workspace: bytes of arena workspace that it wants as its last buffer, 0 for none. shards: slices of its
+    outermost parallel loop; two integers `begin, end` after the buffers say which it does, all with 0 and
+    `shards`. With 1 it cannot be split and may ignore the two.
+    """
 
     code: bytes
     workspace: int
+    shards: int = 1
 
 
 class ObjectCache:
@@ -49,7 +55,7 @@ class ObjectCache:
         self._known[key] = made
         if self._folder is None:
             return
-        head = json.dumps({"workspace": made.workspace, "sha": _digest(made)}).encode()
+        head = json.dumps({"workspace": made.workspace, "shards": made.shards, "sha": _digest(made)}).encode()
         handle, temporary = tempfile.mkstemp(dir=self._folder)
         with os.fdopen(handle, "wb") as file:
             file.write(head + b"\n" + made.code)
@@ -62,11 +68,11 @@ class ObjectCache:
         head, _, code = path.read_bytes().partition(b"\n")
         try:
             facts = json.loads(head)
-            found = KernelObject(code, facts["workspace"])
+            found = KernelObject(code, facts["workspace"], facts["shards"])
             return found if facts["sha"] == _digest(found) else None
         except (ValueError, KeyError, TypeError):
             return None
 
 
 def _digest(made: KernelObject) -> str:
-    return hashlib.sha256(f"{made.workspace}\n".encode() + made.code).hexdigest()[:16]
+    return hashlib.sha256(f"{made.workspace} {made.shards}\n".encode() + made.code).hexdigest()[:16]

@@ -89,7 +89,7 @@ def compile_module(
     workspaces = {key: found.workspace for key, found in made.items()}
     return Program(
         plan=make_plan(settled, keys, workspaces, n_state, n_batch),
-        kernels={key: _described(kernel, key) for key, kernel in texts.items()},
+        kernels={key: _described(kernel, key, made[key].shards) for key, kernel in texts.items()},
         objects={key: found.code for key, found in made.items()},
         target="cpu",
         cpu=host().text,
@@ -101,12 +101,14 @@ def recompile(program: Program) -> Program:
     context = new_context()
     room = _workspaces(program.plan)
     objects: dict[str, bytes] = {}
+    kernels: dict[str, Kernel] = {}
     for key, kernel in program.kernels.items():
         made = compile_kernel(_as_text(kernel), key, context)
         if made.workspace > room.get(key, 0):
             raise CompileError("plan", f"kernel {key} needs more workspace on this CPU", "Export it again here")
         objects[key] = made.code
-    return replace(program, objects=objects, cpu=host().text)
+        kernels[key] = replace(kernel, shards=made.shards)
+    return replace(program, kernels=kernels, objects=objects, cpu=host().text)
 
 
 def _workspaces(plan: Plan) -> dict[str, int]:
@@ -150,8 +152,9 @@ def _object(kernel: KernelText, key: str, cache: ObjectCache, context: ir.Contex
     return found
 
 
-def _described(kernel: KernelText, key: str) -> Kernel:
-    return Kernel(key, symbol(key), kernel.kind, kernel.text, kernel.flops, kernel.bytes_read, kernel.bytes_written)
+def _described(kernel: KernelText, key: str, shards: int) -> Kernel:
+    costs = kernel.flops, kernel.bytes_read, kernel.bytes_written
+    return Kernel(key, symbol(key), kernel.kind, kernel.text, *costs, shards)
 
 
 def _as_text(kernel: Kernel) -> KernelText:

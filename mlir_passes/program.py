@@ -54,6 +54,8 @@ class Kernel:
     """One unique kernel: `text` is its memref function (symbol `symbol`), costs are per call from the loop nest.
 
     flops counts arithmetic ops on elements (a multiply-add is 2); bytes are compulsory traffic: each operand once.
+    shards: slices of the outermost parallel loop, 1 where there is none to split; the function takes `begin, end`
+    after its buffers and does those slices. Slices write disjoint memory, so they may run at once.
     """
 
     key: str
@@ -63,6 +65,7 @@ class Kernel:
     flops: int
     bytes_read: int
     bytes_written: int
+    shards: int = 1
 
 
 @dataclass(frozen=True)
