@@ -154,8 +154,8 @@ def _object(kernel: KernelText, key: str, cache: ObjectCache, context: ir.Contex
 
 def _described(kernel: KernelText, key: str, shards: int) -> Kernel:
     costs = kernel.flops, kernel.bytes_read, kernel.bytes_written
-    return Kernel(key, symbol(key), kernel.kind, kernel.text, *costs, shards)
+    return Kernel(key, symbol(key), kernel.kind, kernel.text, *costs, shards, kernel.inputs)
 
 
 def _as_text(kernel: Kernel) -> KernelText:
-    return KernelText(kernel.kind, kernel.text, 0, 0, kernel.flops, kernel.bytes_read, kernel.bytes_written)
+    return KernelText(kernel.kind, kernel.text, kernel.inputs, 0, kernel.flops, kernel.bytes_read, kernel.bytes_written)

@@ -56,6 +56,7 @@ class Kernel:
     flops counts arithmetic ops on elements (a multiply-add is 2); bytes are compulsory traffic: each operand once.
     shards: slices of the outermost parallel loop, 1 where there is none to split; the function takes `begin, end`
     after its buffers and does those slices. Slices write disjoint memory, so they may run at once.
+    inputs: its first buffers, which it only reads; 0 where that is not known.
     """
 
     key: str
@@ -66,6 +67,7 @@ class Kernel:
     bytes_read: int
     bytes_written: int
     shards: int = 1
+    inputs: int = 0
 
 
 @dataclass(frozen=True)
