@@ -1,26 +1,31 @@
-"""One kernel to host object bytes: schedule, bufferize, temporaries to workspace, loops, LLVM."""
+"""One kernel to host object bytes: by its family's emitter, or, where that does not know it, by plain loops."""
 
 from __future__ import annotations
 
 import hashlib
-import re
+from collections.abc import Sequence
 from typing import Any
 
 from mlir import ir
 from mlir.dialects import linalg, memref
 from mlir.dialects.llvm import translate_module_to_llvmir as translate  # pyright: ignore
 
-from mlir_passes.errors import CompileError, PassError
+from mlir_passes.errors import CompileError
 from mlir_passes.graph import PLACEHOLDER, KernelText
 from mlir_passes.i1_storage import store_i1_as_i8
 from mlir_passes.ir_tools import MLIR_ERRORS, body, function, operations, parse, run_passes, walk
-from mlir_passes.kernels import contraction
+from mlir_passes.kernels.collapse import collapse
+from mlir_passes.kernels.emit import emit
+from mlir_passes.kernels.families import defaults
+from mlir_passes.kernels.machine import Machine
+from mlir_passes.kernels.nest import Nest, NotCovered
+from mlir_passes.kernels.read import read
+from mlir_passes.kernels.schedule import Schedule
 from mlir_passes.llvm import host, object_from_ir
 from mlir_passes.objects import PIPELINE_VERSION, KernelObject
 from mlir_passes.outline import MAIN, ROOT, START
 
 _ALIGN = 64
-_BACKWARDS = re.compile(r"-d\d|\* -")
 _BUFFERIZE = (
     "empty-tensor-to-alloc-tensor,one-shot-bufferize{allow-return-allocs-from-loops=true},"
     "drop-equivalent-buffer-results,canonicalize,cse,canonicalize,"
@@ -40,6 +45,13 @@ _TO_LLVM = (
 )
 
 
+_EMITTED_TO_LLVM = (
+    "convert-scf-to-cf,convert-vector-to-llvm{reassociate-fp-reductions=true},convert-math-to-llvm,"
+    "convert-arith-to-llvm,convert-index-to-llvm,finalize-memref-to-llvm,"
+    "convert-func-to-llvm{use-bare-ptr-memref-call-conv=true},convert-cf-to-llvm,reconcile-unrealized-casts"
+)
+
+
 def kernel_key(kernel: KernelText) -> str:
     """Name of a kernel's object: its text and the version of the pipeline that lowers it."""
     return hashlib.sha256(f"{PIPELINE_VERSION}\n{kernel.text}".encode()).hexdigest()[:20]
@@ -49,59 +61,58 @@ def symbol(key: str) -> str:
     return f"k_{key}"
 
 
-def compile_kernel(kernel: KernelText, key: str, context: ir.Context) -> KernelObject:
-    """The object of a kernel by its family's schedule, or by plain loops where that fails; raises CompileError."""
-    try:
-        return _compile(kernel, key, context, scheduled=True)
-    except PassError:
-        return _compile(kernel, key, context, scheduled=False)
-
-
-def _compile(kernel: KernelText, key: str, context: ir.Context, scheduled: bool) -> KernelObject:
+def compile_kernel(
+    kernel: KernelText, key: str, context: ir.Context, schedules: Sequence[Schedule] | None = None
+) -> KernelObject:
+    """The object of a kernel, by `schedules` (one a phase) or its families' defaults; raises CompileError."""
     try:
         with context, ir.Location.unknown():
-            module = parse(kernel.text.replace(PLACEHOLDER, symbol(key)), context, "compile")
-            if scheduled:
-                _schedule(module, kernel.kind, symbol(key))
-            _strip_marks(module)
-            run_passes(module, _BUFFERIZE, "compile")
-            workspace = _workspace(module, symbol(key))
-            _copies_to_linalg(module)
-            if _has(module, "memref.alloc"):
-                run_passes(module, _DEALLOCATE, "compile")
-            run_passes(module, _LOOPS, "compile")
-            store_i1_as_i8(module)
-            _mark_arguments(function(module, symbol(key)))
-            run_passes(module, _TO_LLVM, "compile")
-            text = translate(module.operation)
-        return KernelObject(object_from_ir(text), workspace)
+            try:
+                return _by_emitter(kernel, key, context, schedules)
+            except NotCovered:
+                return _by_loops(kernel, key, context)
     except MLIR_ERRORS as error:
         raise CompileError("compile", f"kernel {key}: {str(error).strip()[:400]}") from error
 
 
-def _schedule(module: ir.Module, kind: str, name: str) -> None:
-    """Apply the kernel family's transform script, where the family has one."""
-    if kind != "contraction":
-        return
-    ops = [op for op in operations(body(function(module, name))) if op.name == "linalg.generic"]
-    main = next(op for op in ops if MAIN in op.attributes)
-    root = next(op for op in ops if ROOT in op.attributes)
-    script = contraction.script(main, root, host().vector_bytes)
-    if script is None or any(_runs_backwards(op) for op in ops):
-        return
-    module.operation.attributes["transform.with_named_sequence"] = ir.UnitAttr.get()
-    holder = parse(f"module attributes {{transform.with_named_sequence}} {{\n{script}\n}}", module.context, "compile")
-    module.body.append(holder.body.operations[0].operation.clone().operation)
-    run_passes(module, "transform-interpreter", "compile")
-    for op in operations(module.body):
-        if op.name == "transform.named_sequence":
-            op.erase()
-    del module.operation.attributes["transform.with_named_sequence"]
+def read_nest(kernel: KernelText, context: ir.Context) -> Nest:
+    """A kernel as loops and expressions, for its families; raises NotCovered, PassError."""
+    with context, ir.Location.unknown():
+        module = parse(kernel.text, context, "compile")
+        return collapse(read(function(module, PLACEHOLDER)))
 
 
-def _runs_backwards(op: Any) -> bool:
-    """Whether an operand is read against the direction of a loop: tiling asserts on a negative coefficient."""
-    return _BACKWARDS.search(str(op.attributes["indexing_maps"])) is not None
+def machine() -> Machine:
+    """The host's vectors."""
+    width = host().vector_bytes
+    return Machine(width, 32 if width == 64 else 16)
+
+
+def _by_emitter(
+    kernel: KernelText, key: str, context: ir.Context, schedules: Sequence[Schedule] | None
+) -> KernelObject:
+    nest = read_nest(kernel, context)
+    aliased = frozenset(position for pair in kernel.inplace for position in pair)
+    chosen = schedules or defaults(nest, machine())
+    text, shards = emit(nest, chosen, symbol(key), aliased)
+    module = parse(text, context, "compile")
+    run_passes(module, _EMITTED_TO_LLVM, "compile")
+    return KernelObject(object_from_ir(translate(module.operation)), 0, shards)
+
+
+def _by_loops(kernel: KernelText, key: str, context: ir.Context) -> KernelObject:
+    module = parse(kernel.text.replace(PLACEHOLDER, symbol(key)), context, "compile")
+    _strip_marks(module)
+    run_passes(module, _BUFFERIZE, "compile")
+    workspace = _workspace(module, symbol(key))
+    _copies_to_linalg(module)
+    if _has(module, "memref.alloc"):
+        run_passes(module, _DEALLOCATE, "compile")
+    run_passes(module, _LOOPS, "compile")
+    store_i1_as_i8(module)
+    _mark_arguments(function(module, symbol(key)))
+    run_passes(module, _TO_LLVM, "compile")
+    return KernelObject(object_from_ir(translate(module.operation)), workspace)
 
 
 def _strip_marks(module: ir.Module) -> None:

@@ -36,7 +36,8 @@ class Code:
     @property
     def text(self) -> str:
         """Constants first, then all lines in order."""
-        head = [f"  {name} = arith.constant {_literal(value, type_)}" for (value, type_), name in self._constants.items()]
+        made = self._constants.items()
+        head = [f"  {name} = arith.constant {_literal(value, type_)}" for (value, type_), name in made]
         return "\n".join(head + self._lines)
 
     def name(self) -> str:

@@ -1,129 +1,133 @@
-"""Contractions with a fused epilogue: register tile, reduction by one, vectors, accumulators kept in registers.
+"""Contractions: a register tile of accumulators, rows by vectors, that reads each operand once a step.
 
-The recipe and the order of its patterns were measured on MLIR 22.1: pattern sets that are merged otherwise
-loop for ever (mask or transpose lowering together with canonicalisation).
+Matrix products in all transposition cases, batched ones, convolutions and their gradients by weights and by input.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
 
-from mlir import ir
+from mlir_passes.kernels.machine import Machine, contiguous, in_tiles, trips, vector_loop
+from mlir_passes.kernels.nest import Load, Nest, Phase
+from mlir_passes.kernels.schedule import Schedule
 
-from mlir_passes.ir_tools import iterators, tensor_type
-from mlir_passes.linalg_ops import indexing_map
-from mlir_passes.outline import MAIN, ROOT, START
-
-_OP, _LOOP = "!transform.any_op", '!transform.op<"scf.for">'
-_COLUMNS = 16  # widest tile; with AVX2's 16 registers, 8 to 10 accumulators beat 12, which spill
-_ROWS = {1: (8, 4, 6, 7, 5), 2: (4, 5, 3), 4: (2, 3)}  # by vectors a row: tile heights, best first
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Sizes of the register tile along the last two output dimensions, and which of them leave a remainder."""
-
-    rows: int
-    columns: int
-    peel_rows: bool
-    peel_columns: bool
+# Heights of a tile by its vectors, best first, for 16 registers: 8 accumulators hide the latency of two FMA units
+# of 4 cycles, 12 leave too few registers for the operands and spill (measured on Zen 3).
+_ROWS_16 = {1: (8, 7, 6, 5, 4), 2: (4, 5, 3), 3: (3, 2), 4: (2, 3)}
+_ROWS_32 = {1: (16, 14, 12, 10, 8), 2: (8, 10, 7, 6, 12), 3: (6, 5, 7), 4: (4, 6, 5)}
+_MANY_TILES = 8  # that many along the vector loop make it the outermost one
+_LONG = 8  # vectors along a reduction loop that make it worth putting lanes together at the end
 
 
-def choose_tile(shape: tuple[int, ...], lanes: int) -> Tile:
-    """A register tile for an output of `shape` (rank 1 or more) on vectors of `lanes` elements.
+def reuse_loops(nest: Nest, phase: Phase) -> tuple[int, ...]:
+    """Parallel loops that an operand of the sum does not depend on, while another one does.
 
-    Whole vectors beat a width that divides the columns: 12 columns run at a fifth of 16 with a remainder loop.
+    Only where both sides have one: else rows side by side share nothing.
     """
-    width = shape[-1]
-    columns = _COLUMNS if width >= _COLUMNS else lanes if width >= lanes else width
-    if len(shape) == 1:
-        return Tile(1, columns, False, width % columns != 0)
-    heights, height = _ROWS[-(-columns // lanes)], shape[-2]
-    rows = next((r for r in heights if height % r == 0), min(heights[0], height))
-    return Tile(rows, columns, height % rows != 0, width % columns != 0)
+    operands = [load for load in _summed(nest, phase)]
+    reduced = set(nest.reduced(phase))
+    moving = [nest.access_loops(load.access) for load in operands]
+    moving = [loops for loops in moving if loops & reduced]
+    found: list[int] = []
+    for loop in nest.parallel(phase):
+        reads = [loop in loops for loops in moving]
+        if any(reads) and not all(reads) and nest.sizes[loop] > 1:
+            found.append(loop)
+    shared = any(all(loop not in loops for loop in found) for loops in moving)
+    return tuple(found) if len(found) > 1 and not shared else ()
 
 
-def script(main: Any, root: Any, vector_bytes: int) -> str | None:
-    """The transform script of a contraction kernel, None where plain loops serve better (scalar results)."""
-    found = tensor_type(root.results[0].type)
-    if found is None or not found.shape:
+def _summed(nest: Nest, phase: Phase) -> list[Load]:
+    bodies = [nest.reductions[r].body for r in phase.reductions]
+    return [n for i in nest.reach(bodies) if isinstance(n := nest.nodes[i], Load)]
+
+
+def schedules(nest: Nest, phase: Phase, machine: Machine) -> list[Schedule]:
+    """Register tiles with the vectors along the result; where an operand is transposed, along the reduction too."""
+    lanes, loop = machine.lanes(nest, phase), vector_loop(nest, phase)
+    along = _along_result(nest, phase, machine, loop, lanes)
+    dots = _along_sum(nest, phase, machine, lanes)
+    transposed = loop < 0 or not _reads_well(nest, phase, loop)
+    return [*dots, *along] if transposed and dots else [*along, *dots]
+
+
+def _reads_well(nest: Nest, phase: Phase, loop: int) -> bool:
+    return all(load.access.stride(loop) in (0, 1) for load in _summed(nest, phase))
+
+
+def _along_result(nest: Nest, phase: Phase, machine: Machine, loop: int, lanes: int) -> list[Schedule]:
+    heights = _ROWS_32 if machine.registers >= 32 else _ROWS_16
+    width = nest.sizes[loop] if loop >= 0 else 1
+    rows = _row_loops(nest, phase, loop)
+    found: list[Schedule] = []
+    for columns in (2, 1, 3, 4):
+        if columns > -(-width // lanes):
+            continue
+        for row in rows[:2] or [-1]:
+            best = in_tiles(nest.sizes[row], heights[columns]) if row >= 0 else 1
+            for height in dict.fromkeys((best, *heights[columns][:3])):
+                if row >= 0 and height > nest.sizes[row]:
+                    continue
+                unroll = ((row, height),) if row >= 0 and height > 1 else ()
+                made = Schedule(loop, lanes, columns, unroll, _order(nest, phase, loop, lanes * columns, row))
+                found.append(made)
+                other = _other_order(made, loop)
+                if other is not None:
+                    found.append(other)
+    return found or [Schedule()]
+
+
+def _row_loops(nest: Nest, phase: Phase, loop: int) -> list[int]:
+    """Loops whose tiles read the vectors again, the best first: those that leave no small remainder, the inner ones."""
+    parallel = [other for other in nest.parallel(phase) if other != loop]
+    vectors = [n.access for n in _summed(nest, phase) if n.access.stride(loop)]
+    sharing = [row for row in parallel if nest.sizes[row] > 1 and any(not a.stride(row) for a in vectors)]
+
+    def waste(row: int) -> float:
+        size = nest.sizes[row]
+        height = in_tiles(size, (4, 5, 3, 8))
+        return -(-size // height) * 4 / size if height >= 3 else 4 / size
+
+    return sorted(sharing, key=lambda row: (waste(row), -parallel.index(row)))
+
+
+def _order(nest: Nest, phase: Phase, loop: int, tile: int, row: int) -> tuple[int, ...]:
+    """Loops that every operand depends on; the vectors where they are many tiles, so that one panel is read by all
+    rows; the others; the rows."""
+    parallel = list(nest.parallel(phase))
+    vectors = [n.access for n in _summed(nest, phase) if n.access.stride(loop)]
+    batch = [p for p in parallel if p not in (loop, row) and all(a.stride(p) for a in vectors)]
+    rest = [p for p in parallel if p not in (*batch, loop, row)]
+    tail = [row] if row >= 0 else []
+    if loop < 0:
+        return tuple([*batch, *rest, *tail])
+    many = -(-nest.sizes[loop] // tile) >= _MANY_TILES
+    return tuple([*batch, loop, *rest, *tail]) if many else tuple([*batch, *rest[:1], loop, *rest[1:], *tail])
+
+
+def _other_order(made: Schedule, loop: int) -> Schedule | None:
+    """The same tile with the vector loop innermost instead."""
+    if loop < 0 or len(made.order) < 2 or made.order[-1] == loop:
         return None
-    tile = choose_tile(found.shape, vector_bytes // (8 if found.element == "f64" else 4))
-    sizes = _tile_sizes(root, found.shape, tile)
-    loops = sum(s > 0 for s in sizes)
-    reductions = [1 if kind == "r" else 0 for kind in iterators(main)]
-    steps = sum(reductions)
-    lines = [
-        f"transform.named_sequence @__transform_main(%m: {_OP}) {{",
-        f'  %f = transform.structured.match ops{{["func.func"]}} in %m : ({_OP}) -> {_OP}',
-        f"  %root = transform.structured.match attributes{{{ROOT}}} in %m : ({_OP}) -> {_OP}",
-        f"  %t, %l:{loops} = transform.structured.fuse %root tile_sizes {sizes} {{apply_cleanup}}"
-        f" : ({_OP}) -> ({', '.join([_OP] + [_LOOP] * loops)})",
-    ]
-    if tile.peel_columns:
-        lines.append(f"  %pc:2 = transform.loop.peel %l#{loops - 1} : ({_LOOP}) -> ({_OP}, {_OP})")
-    if tile.peel_rows:
-        lines.append(f"  %pr:2 = transform.loop.peel %l#{loops - 2} : ({_LOOP}) -> ({_OP}, {_OP})")
-    lines += [
-        _CLEAN,
-        f"  %main = transform.structured.match attributes{{{MAIN}}} in %m : ({_OP}) -> {_OP}",
-        f"  %k, %kl:{steps} = transform.structured.tile_using_for %main tile_sizes {reductions}"
-        f" : ({_OP}) -> ({', '.join([_OP] * (steps + 1))})",
-        _CLEAN,
-        _UNIT,
-        f"  %s = transform.structured.match attributes{{{START}}} in %m : ({_OP}) -> {_OP}",
-        f'  %g = transform.structured.match ops{{["linalg.generic"]}} in %m : ({_OP}) -> {_OP}',
-        f"  transform.structured.vectorize %s : {_OP}",
-        f"  transform.structured.vectorize %g : {_OP}",
-        _LOWER,
-        "  transform.yield",
-        "}",
-    ]
-    return "\n".join(lines)
+    return replace(made, order=(*(p for p in made.order if p != loop), loop))
 
 
-def _tile_sizes(root: Any, shape: tuple[int, ...], tile: Tile) -> list[int]:
-    """Tile sizes by loop of `root`, whose output map may permute its loops."""
-    wanted = [1] * len(shape)
-    wanted[-1] = tile.columns
-    if len(shape) > 1:
-        wanted[-2] = tile.rows
-    sizes = [0] * len(iterators(root))
-    for size, expression in zip(wanted, indexing_map(root, len(root.operands) - 1).results, strict=True):
-        if isinstance(expression, ir.AffineDimExpr):
-            sizes[expression.position] = size
-    return sizes
-
-
-def _patterns(*names: str) -> str:
-    inner = "\n".join(f"    transform.apply_patterns.{name}" for name in names)
-    return f"  transform.apply_patterns to %f {{\n{inner}\n  }} : {_OP}"
-
-
-_CLEAN = (
-    _patterns("tensor.fold_tensor_empty", "scf.for_loop_canonicalization", "canonicalization")
-    + f"\n  transform.apply_cse to %f : {_OP}"
-)
-_UNIT = _patterns("linalg.fold_unit_extent_dims_via_slices", "canonicalization")
-_LOWER = "\n".join(
-    [
-        _patterns(
-            "vector.reduction_to_contract",
-            "vector.transfer_permutation_patterns",
-            "vector.lower_masked_transfers",
-            "canonicalization",
-        ),
-        f"  transform.apply_cse to %f : {_OP}",
-        f'  %fors = transform.structured.match ops{{["scf.for"]}} in %m : ({_OP}) -> {_OP}',
-        f"  transform.loop.hoist_loop_invariant_subsets %fors : {_OP}",
-        _patterns(
-            'vector.lower_contraction lowering_strategy = "outerproduct"',
-            "vector.lower_outerproduct",
-            "vector.lower_masks",
-            'vector.lower_multi_reduction lowering_strategy = "innerparallel"',
-            "canonicalization",
-        ),
-        _patterns('vector.lower_transpose lowering_strategy = "shuffle_1d"', "canonicalization"),
-    ]
-)
+def _along_sum(nest: Nest, phase: Phase, machine: Machine, lanes: int) -> list[Schedule]:
+    """Vectors along a reduction loop that all operands are contiguous in: a transposed right side."""
+    if any(not nest.reductions[r].combiner for r in phase.reductions):
+        return []
+    reads = _summed(nest, phase)
+    loops = [k for k in nest.reduced(phase) if all(r.access.stride(k) in (0, 1) for r in reads)
+             and any(r.access.stride(k) for r in reads) and contiguous(nest, phase, k)]  # fmt: skip
+    loops = [k for k in loops if nest.sizes[k] >= lanes * _LONG]
+    if not loops:
+        return []
+    loop = max(loops, key=lambda k: nest.sizes[k])
+    inner = sorted(reuse_loops(nest, phase), key=lambda p: -nest.sizes[p])[:2]
+    found: list[Schedule] = []
+    for counts in ((2, 4), (4, 2), (3, 3), (4, 3), (2, 2), (1, 8)) if machine.registers < 32 else ((4, 4), (5, 4), (4, 6)):
+        sizes = [in_tiles(nest.sizes[p], tuple(range(c, 0, -1))) for p, c in zip(inner, counts, strict=False)]
+        unroll = tuple((p, s) for p, s in zip(inner, sizes, strict=True) if s > 1)
+        order = tuple(p for p in nest.parallel(phase) if p not in inner) + tuple(inner)
+        found.append(Schedule(loop, lanes, 1, unroll, order))
+    return list(dict.fromkeys(found)) if trips(nest, nest.parallel(phase)) else []

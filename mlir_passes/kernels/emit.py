@@ -1,0 +1,632 @@
+"""From a `Nest` and a schedule a phase to MLIR text over flat memrefs: scf loops, vector loads, arith on vectors.
+
+Everything of a tile is unrolled, and every value is made once in the scope that asks for it first; so a window that
+overlaps the next one shares its loads, and an operand that does not depend on the vector loop stays a scalar until
+it is needed as a vector.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from mlir_passes.kernels.code import Code, vector
+from mlir_passes.kernels.nest import (
+    Access,
+    Apply,
+    Carried,
+    Constant,
+    Index,
+    Load,
+    Nest,
+    NotCovered,
+    Phase,
+    Store,
+    Total,
+)
+from mlir_passes.kernels.schedule import Schedule
+from mlir_passes.kernels.vector_math import EXPANSIONS, NATIVE
+
+Offsets = Mapping[int, int]  # iteration within the tile, by loop
+NEUTRAL = {
+    "arith.addf": "0.0", "arith.mulf": "1.0", "arith.addi": "0", "arith.muli": "1", "arith.ori": "0",
+    "arith.xori": "0", "arith.andi": "-1",
+}  # fmt: skip
+_HORIZONTAL = {
+    "arith.addf": "add", "arith.mulf": "mul", "arith.maximumf": "maximumf", "arith.minimumf": "minimumf",
+    "arith.maxnumf": "maxnumf", "arith.minnumf": "minnumf", "arith.addi": "add", "arith.muli": "mul",
+    "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor", "arith.maxsi": "maxsi", "arith.minsi": "minsi",
+    "arith.maxui": "maxui", "arith.minui": "minui",
+}  # fmt: skip
+_INFINITIES = {"f32": ("0xFF800000", "0x7F800000"), "f64": ("0xFFF0000000000000", "0x7FF0000000000000")}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """`active` of `lanes` lanes of the vector loop, from `offset` within the tile; (0, 1, 1) is a scalar."""
+
+    offset: int = 0
+    lanes: int = 1
+    active: int = 1
+
+    @property
+    def partial(self) -> bool:
+        return self.active < self.lanes
+
+
+SCALAR = Piece()
+
+
+def pieces(width: int, lanes: int, masked: bool) -> list[Piece]:
+    """`width` elements in vectors: whole ones, then powers of two, or one that is masked where that is fewer."""
+    found = [Piece(at, lanes, lanes) for at in range(0, width - lanes + 1, lanes)]
+    at = len(found) * lanes
+    rest = width - at
+    if rest and (masked or (rest > lanes // 2 and rest.bit_count() > 1)):
+        return [*found, Piece(at, lanes, rest)]
+    while rest:
+        part = 1 << (rest.bit_length() - 1)
+        found.append(Piece(at, part, part))
+        at, rest = at + part, rest - part
+    return found
+
+
+def emit(nest: Nest, schedules: Sequence[Schedule], name: str, aliased: frozenset[int]) -> tuple[str, int]:
+    """The module of a kernel, and its number of shards. aliased: arguments that may share memory with another."""
+    return _Emitter(nest, schedules, aliased).module(name)
+
+
+class _Emitter:
+    def __init__(self, nest: Nest, schedules: Sequence[Schedule], aliased: frozenset[int]) -> None:
+        self._nest = nest
+        self._schedules = schedules
+        self._aliased = aliased
+        self._code = Code()
+        self._scopes: list[dict[object, str]] = [{}]
+        self._at: dict[int, str | int] = {}  # where each loop is: a name, or a number
+        self._memory: dict[str, str] = {}
+        self._written: set[str] = set()
+        self.shards = 1
+
+    def module(self, name: str) -> tuple[str, int]:
+        nest, code = self._nest, self._code
+        for key, array in nest.arrays.items():
+            self._memory[key] = f"%arg{array.argument}" if array.argument >= 0 else f"%{key}"
+        if nest.rows:
+            self._loops(list(nest.rows), {}, self._row, sharded=True)
+        else:
+            for phase, schedule in zip(nest.phases, self._schedules, strict=True):
+                self._phase(phase, schedule, sharded=len(nest.phases) == 1)
+        arguments = [f"%arg{i}: {self._type(a)}{self._promise(i)}" for i, a in enumerate(nest.arguments)]
+        head, places = self._storage()
+        text = [
+            "module {",
+            *head,
+            f"func.func @{name}({', '.join([*arguments, '%begin: index', '%end: index'])}) {{",
+            *places,
+            code.text,
+            "  return",
+            "}",
+            "}",
+        ]
+        return "\n".join(text), self.shards
+
+    def _storage(self) -> tuple[list[str], list[str]]:
+        """Globals for constants, and the lines that make them and the temporaries known in the function."""
+        head: list[str] = []
+        places: list[str] = []
+        for key, array in self._nest.arrays.items():
+            if array.constant:
+                kind = f"memref<{array.size}x{array.element}>"
+                head.append(
+                    f'memref.global "private" constant @{key} : {kind} = {array.constant} {{alignment = 64 : i64}}'
+                )
+                places.append(f"  %{key} = memref.get_global @{key} : {kind}")
+            elif array.argument < 0:
+                places.append(f"  %{key} = memref.alloca() {{alignment = 64 : i64}} : {self._type(key)}")
+        return head, places
+
+    def _promise(self, argument: int) -> str:
+        return "" if argument in self._aliased else " {llvm.noalias}"
+
+    def _type(self, name: str) -> str:
+        array = self._nest.arrays[name]
+        return f"memref<{array.size}x{_held(array.element)}>"
+
+    # loops
+
+    def _row(self, _: Offsets) -> None:
+        for phase, schedule in zip(self._nest.phases, self._schedules, strict=True):
+            self._phase(phase, schedule, sharded=False)
+
+    def _loops(self, order: list[int], tiles: Mapping[int, int], inner: Callable[[dict[int, int]], None],
+               sharded: bool, widths: Mapping[int, int] | None = None) -> None:  # fmt: skip
+        """Loops in `order`, each in steps of its tile; `inner` gets the width of the tile along each loop."""
+        done = dict(widths or {})
+        if not order:
+            inner(done)
+            return
+        loop, rest = order[0], order[1:]
+        size = self._nest.sizes[loop]
+        tile = min(tiles.get(loop, 1), size)
+        full, left = divmod(size, tile)
+
+        def deeper(width: int) -> None:
+            self._loops(rest, tiles, inner, False, {**done, loop: width})
+
+        if full == 1 and not left:
+            self._at[loop] = 0
+            self._loops(rest, tiles, inner, sharded, {**done, loop: tile})
+            return
+        if sharded:
+            self.shards = full + bool(left)
+            self._sharded(loop, tile, full, left, deeper)
+            return
+        if full == 1:
+            self._at[loop] = 0
+            with self._scope():
+                deeper(tile)
+        elif full > 1:
+            self._for(loop, self._code.index(0), self._code.index(full * tile), tile, deeper)
+        if left:
+            self._at[loop] = full * tile
+            with self._scope():
+                deeper(left)
+
+    def _sharded(self, loop: int, tile: int, full: int, left: int, deeper: Callable[[int], None]) -> None:
+        code = self._code
+        step = code.index(tile)
+        low = code.op("arith.muli", ("%begin", step), "index")
+        whole = code.op("arith.minsi", ("%end", code.index(full)), "index") if left else "%end"
+        high = code.op("arith.muli", (whole, step), "index")
+        self._for(loop, low, high, tile, deeper)
+        if left:
+            last = code.name()
+            code.line(f"{last} = arith.cmpi sgt, %end, {code.index(full)} : index")
+            with code.block(f"scf.if {last}"), self._scope():
+                self._at[loop] = full * tile
+                deeper(left)
+
+    def _for(self, loop: int, low: str, high: str, step: int, inner: Callable[[int], None]) -> None:
+        name = self._code.name()
+        head = f"scf.for {name} = {low} to {high} step {self._code.index(step)}"
+        with self._code.block(head), self._scope():
+            self._at[loop] = name
+            inner(step)
+
+    @contextmanager
+    def _scope(self) -> Iterator[None]:
+        self._scopes.append({})
+        yield
+        self._scopes.pop()
+
+    # phases
+
+    def _phase(self, phase: Phase, schedule: Schedule, sharded: bool) -> None:
+        tiles = {loop: schedule.tile(loop) for loop in phase.loops}
+        parallel = self._nest.parallel(phase)
+        order = [loop for loop in schedule.order if loop in parallel]
+        order += [loop for loop in parallel if loop not in order]
+        self._written = {s.access.array for s in phase.stores}
+        with self._scope():
+            self._loops(order, tiles, lambda widths: self._tile(phase, schedule, widths), sharded)
+
+    def _tile(self, phase: Phase, schedule: Schedule, widths: Mapping[int, int]) -> None:
+        """Reductions and stores of one tile of the parallel loops, `widths` wide."""
+        loops = [loop for loop in widths if loop != schedule.vector]
+        lanes = pieces(widths[schedule.vector], schedule.lanes, False) if schedule.vector in widths else [SCALAR]
+        spots = [(dict(zip(loops, at, strict=True)), piece)
+                 for at in itertools.product(*(range(widths[loop]) for loop in loops)) for piece in lanes]  # fmt: skip
+        with self._scope():
+            if phase.reductions:
+                self._reduce(phase, schedule, spots)
+            for offsets, piece in spots:
+                self._store(phase.stores, offsets, piece, schedule.vector)
+
+    def _store(self, stores: Sequence[Store], offsets: Offsets, piece: Piece, loop: int) -> None:
+        """All values first, then all stores: an argument may share memory with a result, element by element."""
+        values = [self._lanes(s.node, offsets, piece, loop) for s in stores]
+        for store, value in zip(stores, values, strict=True):
+            if store.condition < 0:
+                self._write(store.access, value, offsets, piece, loop)
+                continue
+            condition = self._value(store.condition, offsets, SCALAR, -1)
+            with self._code.block(f"scf.if {condition}"), self._scope():
+                self._write(store.access, value, offsets, piece, loop)
+
+    def _reduce(self, phase: Phase, schedule: Schedule, spots: Sequence[tuple[Offsets, Piece]]) -> None:
+        nest = self._nest
+        reduced = nest.reduced(phase)
+        if schedule.vector in reduced:
+            self._reduce_along(phase, schedule, spots)
+            return
+        carried = [(r, offsets, piece) for r in phase.reductions for offsets, piece in spots]
+        starts = [self._lanes(nest.reductions[r].start, offsets, piece, schedule.vector)
+                  for r, offsets, piece in carried]  # fmt: skip
+        types = [vector(nest.reductions[r].element, piece.lanes) for r, _, piece in carried]
+
+        def step(values: list[str], widths: Mapping[int, int]) -> list[str]:
+            for at in itertools.product(*(range(widths[loop]) for loop in widths)):
+                inner = dict(zip(widths, at, strict=True))
+                made: list[str] = []
+                for (r, offsets, piece), value in zip(carried, values, strict=True):
+                    made.append(self._advance(r, {**offsets, **inner}, piece, schedule.vector, value))
+                values = made
+            return values
+
+        tiles = {loop: schedule.tile(loop) for loop in reduced}
+        totals = self._carry(list(reduced), tiles, starts, types, step, {})
+        for (r, offsets, piece), value in zip(carried, totals, strict=True):
+            self._remember_total(r, offsets, piece, value, schedule.vector)
+
+    def _reduce_along(self, phase: Phase, schedule: Schedule, spots: Sequence[tuple[Offsets, Piece]]) -> None:
+        """Reductions whose vector loop is itself reduced: partial results in lanes, put together at the end."""
+        nest, code, loop = self._nest, self._code, schedule.vector
+        reduced = nest.reduced(phase)
+        columns = pieces(min(schedule.tile(loop), nest.sizes[loop]), schedule.lanes, True)
+        carried = [(r, offsets, number) for r in phase.reductions for offsets, _ in spots
+                   for number in range(len(columns))]  # fmt: skip
+        types = [vector(nest.reductions[r].element, schedule.lanes) for r, _, _ in carried]
+        starts = [code.constant(_neutral(nest.reductions[r].combiner, nest.reductions[r].element), type_)
+                  for (r, _, _), type_ in zip(carried, types, strict=True)]  # fmt: skip
+
+        def step(values: list[str], widths: Mapping[int, int]) -> list[str]:
+            others = [other for other in widths if other != loop]
+            parts = pieces(widths[loop], schedule.lanes, True)
+            for at in itertools.product(*(range(widths[other]) for other in others)):
+                inner = dict(zip(others, at, strict=True))
+                values = [
+                    self._combine(r, {**offsets, **inner}, parts[number], loop, value)
+                    if number < len(parts) else value
+                    for (r, offsets, number), value in zip(carried, values, strict=True)
+                ]  # fmt: skip
+            return values
+
+        tiles = {other: schedule.tile(other) for other in reduced}
+        order = [*(other for other in reduced if other != loop), loop]
+        partial = self._carry(order, tiles, starts, types, step, {})
+        count = len(columns)
+        for number, (r, offsets, _) in enumerate(carried[::count]):
+            found = nest.reductions[r]
+            values = partial[number * count : (number + 1) * count]
+            while len(values) > 1:
+                pairs = [self._join(found.combiner, a, b, types[0], found.element)
+                         for a, b in zip(values[::2], values[1::2], strict=False)]  # fmt: skip
+                values = pairs + values[len(pairs) * 2 :]
+            total = values[0]
+            if schedule.lanes > 1:
+                total = code.name()
+                kind = _HORIZONTAL[found.combiner]
+                code.line(f"{total} = vector.reduction <{kind}>, {values[0]} : {types[0]} into {found.element}")
+            start = self._lanes(found.start, offsets, SCALAR, -1)
+            total = self._join(found.combiner, start, total, found.element, found.element)
+            self._remember_total(r, offsets, SCALAR, total, -1)
+
+    def _carry(
+        self, order: list[int], tiles: Mapping[int, int], values: list[str], types: list[str],
+        step: Callable[[list[str], Mapping[int, int]], list[str]], widths: Mapping[int, int],
+    ) -> list[str]:  # fmt: skip
+        """Reduction loops in `order` around `step`, which turns accumulators into new ones."""
+        if not order:
+            return step(values, widths)
+        code, loop, rest = self._code, order[0], order[1:]
+        size = self._nest.sizes[loop]
+        tile = min(tiles.get(loop, 1), size)
+        full, left = divmod(size, tile)
+        if full == 1:
+            self._at[loop] = 0
+            values = self._carry(rest, tiles, values, types, step, {**widths, loop: tile})
+        elif full > 1:
+            name = code.name()
+            made, inside = [code.name() for _ in values], [code.name() for _ in values]
+            given = ", ".join(f"{i} = {v}" for i, v in zip(inside, values, strict=True))
+            bounds = f"{code.index(0)} to {code.index(full * tile)} step {code.index(tile)}"
+            head = f"{', '.join(made)} = scf.for {name} = {bounds} iter_args({given}) -> ({', '.join(types)})"
+            with code.block(head), self._scope():
+                self._at[loop] = name
+                new = self._carry(rest, tiles, inside, types, step, {**widths, loop: tile})
+                code.line(f"scf.yield {', '.join(new)} : {', '.join(types)}")
+            values = made
+        if left:
+            self._at[loop] = full * tile
+            values = self._carry(rest, tiles, values, types, step, {**widths, loop: left})
+        return values
+
+    def _advance(self, reduction: int, offsets: Offsets, piece: Piece, loop: int, value: str) -> str:
+        """The accumulator after one more iteration, by the reduction's own body."""
+        with self._scope():
+            found = self._nest.reductions[reduction]
+            if found.combiner:
+                return self._combine(reduction, offsets, piece, loop, value)
+            self._scopes[-1][("carried", reduction)] = value
+            return self._lanes(found.body, offsets, piece, loop)
+
+    def _combine(self, reduction: int, offsets: Offsets, piece: Piece, loop: int, value: str) -> str:
+        nest, code = self._nest, self._code
+        found = nest.reductions[reduction]
+        type_ = vector(found.element, piece.lanes)
+        term = nest.nodes[found.term]
+        along = loop in found.loops
+        if found.combiner == "arith.addf" and isinstance(term, Apply) and term.name == "arith.mulf" and not (
+            along and piece.partial and len(set(term.operands)) == 0
+        ):  # fmt: skip
+            left, right = (self._lanes(o, offsets, piece, loop) for o in term.operands)
+            if along and piece.partial:
+                left = self._masked(left, piece, type_, code.constant("0.0", type_))
+                right = self._masked(right, piece, type_, code.constant("0.0", type_))
+            return code.op("math.fma", (left, right, value), type_)
+        made = self._lanes(found.term, offsets, piece, loop)
+        if along and piece.partial:
+            neutral = code.constant(_neutral(found.combiner, found.element), type_)
+            made = self._masked(made, piece, type_, neutral)
+        return self._join(found.combiner, value, made, type_, found.element)
+
+    def _masked(self, value: str, piece: Piece, type_: str, other: str) -> str:
+        return self._code.op("arith.select", (self._mask(piece), value, other), f"vector<{piece.lanes}xi1>, {type_}")
+
+    def _join(self, combiner: str, left: str, right: str, type_: str, element: str) -> str:
+        attributes = "fastmath<contract>" if element.startswith("f") else ""
+        return self._code.op(combiner, (left, right), type_, attributes)
+
+    def _remember_total(self, reduction: int, offsets: Offsets, piece: Piece, value: str, loop: int) -> None:
+        node = self._nest.add(Total(reduction, self._nest.reductions[reduction].element))
+        self._scopes[-1][self._key(node, offsets, piece, loop)] = value
+
+    # values
+
+    def _key(self, node: int, offsets: Offsets, piece: Piece, loop: int) -> tuple[object, ...]:
+        loops = self._nest.loops_of(node)
+        own = tuple(sorted((k, v) for k, v in offsets.items() if k in loops and v))
+        return (node, own, piece if loop in loops else SCALAR)
+
+    def _known(self, key: object) -> str | None:
+        for scope in reversed(self._scopes):
+            if key in scope:
+                return scope[key]
+        return None
+
+    def _lanes(self, node: int, offsets: Offsets, piece: Piece, loop: int) -> str:
+        """A node with one element a lane of `piece`: broadcast where it does not depend on the vector loop."""
+        found = self._nest.nodes[node]
+        type_ = vector(_computed(found.element), piece.lanes)
+        if isinstance(found, Constant):
+            return self._code.constant(found.text, type_)
+        if isinstance(found, Carried):
+            carried = self._known(("carried", found.reduction))
+            assert carried is not None, "an accumulator outside its reduction"
+            return carried
+        value = self._value(node, offsets, piece, loop)
+        if piece.lanes == 1 or loop in self._nest.loops_of(node):
+            return value
+        return self._once(("broadcast", value, piece.lanes), lambda: self._broadcast(value, found.element, type_))
+
+    def _broadcast(self, value: str, element: str, type_: str) -> str:
+        return self._code.convert("vector.broadcast", value, _computed(element), type_)
+
+    def _once(self, key: object, make: Callable[[], str]) -> str:
+        known = self._known(key)
+        if known is None:
+            known = make()
+            self._scopes[-1][key] = known
+        return known
+
+    def _value(self, node: int, offsets: Offsets, piece: Piece, loop: int) -> str:
+        """A node as a scalar where it does not depend on the vector loop, as a vector where it does."""
+        piece = piece if loop in self._nest.loops_of(node) else SCALAR
+        loop = loop if piece.lanes > 1 or loop in self._nest.loops_of(node) else -1
+        key = self._key(node, offsets, piece, loop)
+        known = self._known(key)
+        if known is not None:
+            return known
+        made = self._make(node, offsets, piece, loop)
+        found = self._nest.nodes[node]
+        if not (isinstance(found, Load) and found.access.array in self._written):
+            self._scopes[-1][key] = made
+        return made
+
+    def _make(self, node: int, offsets: Offsets, piece: Piece, loop: int) -> str:
+        found = self._nest.nodes[node]
+        if isinstance(found, Load):
+            return self._load(found, offsets, piece, loop)
+        if isinstance(found, Constant):
+            return self._code.constant(found.text, found.element)
+        if isinstance(found, Index):
+            return self._index(found.loop, offsets, piece, loop)
+        if isinstance(found, Apply):
+            return self._apply(found, offsets, piece, loop)
+        if isinstance(found, Carried):
+            return self._lanes(node, offsets, piece, loop)
+        raise AssertionError(f"total {found} before its reduction")
+
+    def _apply(self, found: Apply, offsets: Offsets, piece: Piece, loop: int) -> str:
+        nodes, code = self._nest.nodes, self._code
+        element = found.element
+        type_ = vector(element, piece.lanes)
+        if found.name == "arith.addf" and element == "f32":
+            for one, other in (found.operands, found.operands[::-1]):
+                product = nodes[one]
+                if isinstance(product, Apply) and product.name == "arith.mulf":
+                    factors = [self._lanes(o, offsets, piece, loop) for o in (*product.operands, other)]
+                    return code.op("math.fma", factors, type_)
+        operands = [self._lanes(o, offsets, piece, loop) for o in found.operands]
+        if found.name.startswith("math.") and found.name not in NATIVE:
+            if element != "f32" or found.name not in EXPANSIONS:
+                raise NotCovered(f"{found.name} on {element}")
+            return EXPANSIONS[found.name](code, operands, type_)
+        types = [vector(_computed(nodes[o].element), piece.lanes) for o in found.operands]
+        made = code.name()
+        attributes = f" {{{found.attributes}}}" if found.attributes else ""
+        code.line(f'{made} = "{found.name}"({", ".join(operands)}){attributes} : ({", ".join(types)}) -> {type_}')
+        return made
+
+    def _index(self, loop: int, offsets: Offsets, piece: Piece, vector_loop: int) -> str:
+        """The value of a loop, one a lane along the vector loop."""
+        code = self._code
+        shift = offsets.get(loop, 0) + (piece.offset if loop == vector_loop else 0)
+        base = self._shifted(((loop, 1),), shift)
+        if loop != vector_loop or piece.lanes == 1:
+            return base
+        type_ = vector("index", piece.lanes)
+        steps = code.constant(f"[{', '.join(map(str, range(piece.lanes)))}]", type_)
+        return code.op("arith.addi", (code.convert("vector.broadcast", base, "index", type_), steps), type_)
+
+    # memory
+
+    def _shifted(self, strides: tuple[tuple[int, int], ...], shift: int) -> str:
+        """shift + sum of stride * loop, as an index."""
+        code, moving = self._code, []
+        for loop, stride in strides:
+            at = self._at[loop]
+            if isinstance(at, int):
+                shift += at * stride
+            else:
+                moving.append((at, stride))
+        base = ""
+        for at, stride in moving:
+            term = at if stride == 1 else self._once(("scaled", at, stride), lambda a=at, s=stride: code.op(
+                "arith.muli", (a, code.index(s)), "index"))  # fmt: skip
+            base = term if not base else self._once(("sum", base, term), lambda b=base, t=term: code.op(
+                "arith.addi", (b, t), "index"))  # fmt: skip
+        if not base:
+            return code.index(shift)
+        if not shift:
+            return base
+        return self._once(("sum", base, shift), lambda: code.op("arith.addi", (base, code.index(shift)), "index"))
+
+    def _place(self, access: Access, offsets: Offsets, extra: int) -> str:
+        """The position of an access in its array."""
+        shift = access.offset + extra + sum(s * offsets.get(loop, 0) for loop, s in access.strides)
+        place = self._shifted(access.strides, shift)
+        for node, stride in access.nodes:
+            value = self._value(node, offsets, SCALAR, -1)
+            if stride != 1:
+                value = self._once(("scaled", value, stride), lambda v=value, s=stride: self._code.op(
+                    "arith.muli", (v, self._code.index(s)), "index"))  # fmt: skip
+            place = self._once(("sum", place, value), lambda p=place, v=value: self._code.op(
+                "arith.addi", (p, v), "index"))  # fmt: skip
+        return place
+
+    def _load(self, load: Load, offsets: Offsets, piece: Piece, loop: int) -> str:
+        access = load.access
+        stride = access.stride(loop) if loop >= 0 else 0
+        by_lane = piece.lanes > 1 and any(loop in self._nest.loops_of(n) for n, _ in access.nodes)
+        if by_lane:
+            return self._gather(load, offsets, piece, loop)
+        place = self._place(access, offsets, stride * piece.offset)
+        key = ("load", access.array, place, piece.lanes, piece.active, stride)
+        if access.array in self._written:
+            return self._read(load, place, piece, stride)
+        return self._once(key, lambda: self._read(load, place, piece, stride))
+
+    def _read(self, load: Load, place: str, piece: Piece, stride: int) -> str:
+        code, array = self._code, load.access.array
+        memory, kind, held = self._memory[array], self._type(array), _held(load.element)
+        made = code.name()
+        if piece.lanes == 1:
+            code.line(f"{made} = memref.load {memory}[{place}] : {kind}")
+        elif stride == 1:
+            type_ = vector(held, piece.lanes)
+            if piece.partial:
+                zero = code.constant("0.0" if held[0] in "fb" else "0", type_)
+                mask = f"vector<{piece.lanes}xi1>"
+                code.line(
+                    f"{made} = vector.maskedload {memory}[{place}], {self._mask(piece)}, {zero}"
+                    f" : {kind}, {mask}, {type_} into {type_}"
+                )
+            else:
+                code.line(f"{made} = vector.load {memory}[{place}] : {kind}, {type_}")
+        else:
+            return self._by_lane(load, piece, lambda lane: code.op(
+                "arith.addi", (place, code.index(stride * lane)), "index"))  # fmt: skip
+        return self._unpacked(made, load.element, piece.lanes)
+
+    def _gather(self, load: Load, offsets: Offsets, piece: Piece, loop: int) -> str:
+        """A load whose place is another in every lane."""
+        def place(lane: int) -> str:
+            return self._place(load.access, {**offsets, loop: piece.offset + lane}, 0)
+
+        return self._by_lane(load, piece, place)
+
+    def _by_lane(self, load: Load, piece: Piece, place: Callable[[int], str]) -> str:
+        code, array = self._code, load.access.array
+        held = _held(load.element)
+        found: list[str] = []
+        for lane in range(piece.active):
+            found.append(code.name())
+            code.line(f"{found[-1]} = memref.load {self._memory[array]}[{place(lane)}] : {self._type(array)}")
+        found += [found[0]] * (piece.lanes - piece.active)
+        made = code.name()
+        code.line(f"{made} = vector.from_elements {', '.join(found)} : {vector(held, piece.lanes)}")
+        return self._unpacked(made, load.element, piece.lanes)
+
+    def _unpacked(self, value: str, element: str, lanes: int) -> str:
+        if element != "i1":
+            return value
+        return self._code.convert("arith.trunci", value, vector("i8", lanes), vector("i1", lanes))
+
+    def _write(self, access: Access, value: str, offsets: Offsets, piece: Piece, loop: int) -> None:
+        code, memory, kind = self._code, self._memory[access.array], self._type(access.array)
+        element = self._nest.arrays[access.array].element
+        held = _held(element)
+        if element == "i1":
+            value = code.convert("arith.extui", value, vector("i1", piece.lanes), vector("i8", piece.lanes))
+        stride = access.stride(loop) if loop >= 0 else 0
+        if piece.lanes == 1:
+            place = self._place(access, offsets, stride * piece.offset)
+            code.line(f"memref.store {value}, {memory}[{place}] : {kind}")
+            return
+        if stride == 1 and not any(loop in self._nest.loops_of(n) for n, _ in access.nodes):
+            whole = vector(held, piece.lanes)
+            for part in pieces(piece.active, piece.lanes, False) if piece.partial else [piece]:
+                self._write_part(access, value, whole, held, offsets, piece, part)
+            return
+        for lane in range(piece.active):
+            place = self._place(access, {**offsets, loop: piece.offset + lane}, 0)
+            scalar = code.name()
+            code.line(f"{scalar} = vector.extract {value}[{lane}] : {held} from {vector(held, piece.lanes)}")
+            code.line(f"memref.store {scalar}, {memory}[{place}] : {kind}")
+
+    def _write_part(self, access: Access, value: str, whole: str, held: str, offsets: Offsets, piece: Piece,
+                    part: Piece) -> None:  # fmt: skip
+        code, memory, kind = self._code, self._memory[access.array], self._type(access.array)
+        start = 0 if part is piece else part.offset
+        place = self._place(access, offsets, piece.offset + start)
+        if part.lanes == 1:
+            scalar = code.name()
+            code.line(f"{scalar} = vector.extract {value}[{start}] : {held} from {whole}")
+            code.line(f"memref.store {scalar}, {memory}[{place}] : {kind}")
+            return
+        type_ = vector(held, part.lanes)
+        if part is not piece:
+            cut = code.name()
+            code.line(
+                f"{cut} = vector.extract_strided_slice {value}"
+                f" {{offsets = [{start}], sizes = [{part.lanes}], strides = [1]}} : {whole} to {type_}"
+            )
+            value = cut
+        code.line(f"vector.store {value}, {memory}[{place}] : {kind}, {type_}")
+
+    def _mask(self, piece: Piece) -> str:
+        bits = ", ".join("true" if lane < piece.active else "false" for lane in range(piece.lanes))
+        return self._code.constant(f"[{bits}]", f"vector<{piece.lanes}xi1>")
+
+
+def _held(element: str) -> str:
+    """The element type in memory."""
+    return "i8" if element == "i1" else element
+
+
+def _computed(element: str) -> str:
+    """The element type of values."""
+    return element
+
+
+def _neutral(combiner: str, element: str) -> str:
+    """The literal that leaves `combiner` as it is; raises NotCovered where it has none."""
+    if combiner in NEUTRAL:
+        return NEUTRAL[combiner]
+    if combiner in ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf") and element in _INFINITIES:
+        return _INFINITIES[element]["min" in combiner]
+    raise NotCovered(f"{combiner} of {element} in lanes")
