@@ -13,12 +13,22 @@ from workloads.errors import WorkloadError
 SHIPPED = {
     "digits": "workloads.models.digits:workload",
     "twofc": "workloads.models.twofc:workload",
+    "mlp": "workloads.models.mlp:workload",
     "lenet": "workloads.models.lenet:workload",
+    "mobilenet": "workloads.models.mobilenet:workload",
+    "resnet18": "workloads.models.resnet18:workload",
+    "bert": "workloads.models.bert:workload",
+    "llama": "workloads.models.llama:workload",
 }
 ABOUT = {
     "digits": "64-128-10 MLP, Adam, on scikit-learn's 1797 handwritten digits",
     "twofc": "784-128-10 MLP (the 2fcNet of GEVO-ML), SGD, on Fashion-MNIST",
+    "mlp": "784-512-512-10 MLP, SGD, on Fashion-MNIST",
     "lenet": "LeNet-5 with max-pooling, SGD, on Fashion-MNIST",
+    "mobilenet": "small MobileNetV2, SGD, on Fashion-MNIST padded to 32x32",
+    "resnet18": "ResNet-18 of width 16, SGD, on Fashion-MNIST padded to 32x32x3",
+    "bert": "2-layer encoder, Adam, predicts hidden bytes of Python's standard library",
+    "llama": "2-layer decoder, Adam, predicts the next byte of Python's standard library",
 }
 FORMS = "Give a shipped name, path/to/file.py:object, or path/to/file.mlir with its signature file.json beside it"
 

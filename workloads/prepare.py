@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import subprocess
 import sys
 from functools import cache as once
@@ -16,7 +17,7 @@ from workloads.catalog import Source, resolve
 from workloads.errors import WorkloadError
 from workloads.workload import PreparedWorkload
 
-LIBRARIES = ("jax", "jaxlib", "numpy", "scikit-learn")  # by version
+LIBRARIES = ("python", "jax", "jaxlib", "numpy", "scikit-learn")  # by version
 HASHED_BYTES = 4 << 20  # a file up to this size is known by its content, a larger one by size and time of change
 
 
@@ -90,6 +91,8 @@ def _own_digest() -> str:
 
 @once
 def _version(name: str) -> str:
+    if name == "python":  # its own source is the text of the byte models
+        return platform.python_version()
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

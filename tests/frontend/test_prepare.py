@@ -162,7 +162,7 @@ def test_an_object_that_is_not_there_is_told_with_those_that_are(tmp_path):
 @pytest.mark.parametrize(
     ("spec", "what", "todo"),
     [
-        ("twofx", "the shipped ones are digits, twofc, lenet", "Did you mean twofc?"),
+        ("twofx", "the shipped ones are digits, twofc, mlp, lenet", "Did you mean twofc?"),
         ("nothing/here.py:workload", "no such file", "path/to/file.py:object"),
         ("nothing/here.mlir", "no such file", "path/to/file.mlir"),
         (f"{ROOT}/examples/my_model.py", "which object", "my_model.py:workload"),

@@ -9,7 +9,7 @@ from jax import lax
 
 from workloads import Quality, Workload
 from workloads.data import fashion_mnist
-from workloads.models.layers import dense, he_normal, sgd
+from workloads.models.layers import convolve, dense, he_normal, sgd
 
 
 def init(seed):
@@ -18,17 +18,13 @@ def init(seed):
     return {**filters, **dense(rng, 400, 120, "1"), **dense(rng, 120, 84, "2"), **dense(rng, 84, 10, "3")}
 
 
-def convolve(x, filters, padding):
-    return lax.conv_general_dilated(x, filters, (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
-
-
 def pool(x):
     return lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
 
 def scores(params, x):
-    h = pool(jax.nn.relu(convolve(x, params["c1"], "SAME")))
-    h = pool(jax.nn.relu(convolve(h, params["c2"], "VALID")))
+    h = pool(jax.nn.relu(convolve(x, params["c1"])))
+    h = pool(jax.nn.relu(convolve(h, params["c2"], padding="VALID")))
     h = h.reshape(h.shape[0], -1)
     h = jax.nn.relu(h @ params["w1"] + params["b1"])
     h = jax.nn.relu(h @ params["w2"] + params["b2"])
