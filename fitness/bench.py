@@ -35,6 +35,7 @@ _BATCHES = 8
 class Bench:
     """The base and its workload. `state` and `batches` are the first seed's: what checks and timing start from.
 
+    peak_flops: f32 flop/s of one core times the threads of a step.
     module: the parsed base, which one `variant` uses up: each evaluation has a forked copy of the bench.
     kernel_context: where kernels are lowered.
     """
@@ -81,12 +82,12 @@ def load_bench(context: Context) -> Bench:
     sizes = len(signature.state), len(signature.batch)
     base = edit_module(parse_base(base_text, module.context), [])
     program = compile_module(base.module, "step", *sizes, cache, kernel_context=kernel_context)
-    step = CpuRunner(program, SLACK)
+    step = CpuRunner(program, SLACK, threads=context.threads)
     predict = None
     if prepared.predict_text is not None:
         sizes = len(signature.state), len(signature.predict_inputs)
         text = canonical_text(prepared.predict_text, "predict")
-        predict = CpuRunner(compile_program(text, "predict", *sizes, cache))
+        predict = CpuRunner(compile_program(text, "predict", *sizes, cache), threads=context.threads)
     seed = signature.quality.seeds[0]
     return Bench(
         context=context,
@@ -95,7 +96,7 @@ def load_bench(context: Context) -> Bench:
         kernel_context=kernel_context,
         judge=Judge(step, predict),
         profile=load_profile(context.profile),
-        peak_flops=peak_flops(),
+        peak_flops=peak_flops() * context.threads,
         state=tuple(prepared.initial_state(seed)),
         batches=tuple(prepared.batches(seed, _BATCHES)),
     )

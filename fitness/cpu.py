@@ -1,10 +1,15 @@
-"""Runs a program on this CPU: one arena, one table of calls, one tiny compiled loop over it."""
+"""Runs a program on this CPU: one arena, one table of calls, one tiny compiled loop over it.
+
+A row of the table is a function, its buffers, and the slices `begin, end` of its outermost loop. With more threads
+than one the rows are grouped to tasks (`fitness.spmd`) that threads claim (`fitness.team`).
+"""
 
 from __future__ import annotations
 
 import ctypes as c
 import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -12,6 +17,8 @@ import numpy as np
 
 from fitness.errors import FitnessError
 from fitness.loader import Loader
+from fitness.spmd import Phase, Slices, schedule
+from fitness.team import Team, row_call
 from mlir_passes import llvm
 from mlir_passes.program import Buffer, Plan, Program
 
@@ -50,12 +57,15 @@ class CpuRunner:
     """A loaded program. `state`, `batch` and `metrics` are views of the arena, in signature order.
 
     slack: bytes after the arena that belong to nobody, to find writes past it. guard: an unreadable page right
-    after the arena (rounded up to 64 bytes), so that a kernel that leaves it dies at once.
+    after the arena (rounded up to 64 bytes), so that a kernel that leaves it dies at once. threads: how many work
+    at a step; the results are those of one, bit for bit.
     """
 
-    def __init__(self, program: Program, slack: int = 0, guard: bool = False) -> None:
+    def __init__(self, program: Program, slack: int = 0, guard: bool = False, threads: int = 1) -> None:
         plan = program.plan
         _check_plan(plan)
+        if threads < 1:
+            raise FitnessError(f"expected 1 thread or more, got {threads}", "threads")
         self.plan = plan
         self._room = _allocate(plan.peak_bytes, slack, guard)
         self.arena = self._room[: plan.peak_bytes]
@@ -64,29 +74,42 @@ class CpuRunner:
         self.batch = [self._views[i] for i in plan.batch]
         self.metrics = [self._views[i] for i in plan.metrics]
         self._loader = Loader()
-        self._table, width = self._link(program)
-        self._loop_owner, self._loop = _loop(width)
-        self._arguments = (self._table.ctypes.data, len(plan.calls))
-
-    def _link(self, program: Program) -> tuple[Array, int]:
-        """The rows (function, arguments...), padded with null to a common width."""
-        calls = program.plan.calls
-        most = max((len(call.args) for call in calls), default=1)
-        width = -(-most // _WIDTH_STEP) * _WIDTH_STEP
-        for key in sorted({call.kernel for call in calls}):
+        for key in sorted({call.kernel for call in plan.calls}):
             self._loader.add(program.objects[key], key)
-        table = np.zeros((len(calls), width + 1), np.uint64)
+        self._go = self._prepared(program, threads)
+
+    def _prepared(self, program: Program, threads: int) -> Callable[[int], None]:
+        """What runs a number of steps: a loop over the rows, or a team where there is work for two."""
+        kernels, calls = program.kernels, program.plan.calls
+        if not calls:
+            return lambda times: None
+        phases = schedule(program.plan, kernels, threads) if threads > 1 else ()
+        busy = max(map(len, phases), default=1)
+        if busy > 1:
+            table = self._rows(program, [part for phase in phases for task in phase for part in task])
+            tasks = _tasks(phases, table)
+            return Team(tasks, table.shape[1] - 1, min(threads, busy) - 1, (self._room, self._loader, table)).run
+        table = self._rows(program, [Slices(i, 0, kernels[call.kernel].shards) for i, call in enumerate(calls)])
+        loop = _loop(table.shape[1] - 1)
+        return lambda times: loop.function(table.ctypes.data, len(table), times)
+
+    def _rows(self, program: Program, parts: Sequence[Slices]) -> Array:
+        """The rows (function, arguments, begin, end), padded with null to a common width."""
+        plan = program.plan
+        most = max(len(call.args) for call in plan.calls) + 2
+        table = np.zeros((len(parts), 1 + -(-most // _WIDTH_STEP) * _WIDTH_STEP), np.uint64)
         start = self._room.ctypes.data
-        for row, call in zip(table, calls, strict=True):
+        for row, part in zip(table, parts, strict=True):
+            call = plan.calls[part.call]
+            given = [*(start + plan.buffers[i].offset for i in call.args), part.begin, part.end]
             row[0] = self._loader.address(program.kernels[call.kernel].symbol)
-            row[1 : 1 + len(call.args)] = [start + program.plan.buffers[i].offset for i in call.args]
-        return table, width
+            row[1 : 1 + len(given)] = given
+        return table
 
     def run(self, times: int = 1) -> None:
         """Run the whole table `times` times, one step after the other."""
-        table, rows = self._arguments
-        if rows and times > 0:
-            self._loop(table, rows, times)
+        if times > 0:
+            self._go(times)
 
     def write_state(self, leaves: Sequence[Array]) -> None:
         for view, leaf in zip(self.state, leaves, strict=True):
@@ -167,13 +190,31 @@ def _address(array: Array, offset: int) -> c.c_void_p:
     return c.c_void_p(array.ctypes.data + offset)
 
 
+def _tasks(phases: Sequence[Phase], table: Array) -> Array:
+    """The tasks as `Team` wants them; the table has their rows one after the other."""
+    tasks: list[tuple[int, int, int, bool]] = []
+    row = 0
+    for phase in phases:
+        before = len(tasks)
+        for number, task in enumerate(phase):
+            address = table.ctypes.data + row * table.strides[0]
+            tasks.append((address, len(task), before, number == 0 and len(phase) > 1))
+            row += len(task)
+    return np.array(tasks, np.int64)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """The compiled loop, and what holds its code."""
+
+    owner: Loader
+    function: Any
+
+
 @cache
-def _loop(width: int) -> tuple[Loader, Any]:
-    """The compiled loop for rows of `width` arguments. A callee ignores the ones it has no use for (System V)."""
-    loads = [f"  %q{k} = getelementptr ptr, ptr %p, i64 {k + 1}\n  %a{k} = load ptr, ptr %q{k}" for k in range(width)]
-    args = ", ".join(f"ptr %a{k}" for k in range(width))
+def _loop(width: int) -> _Loop:
+    """The loop for rows of `width` arguments."""
     loader = Loader()
-    ir_text = _LOOP.format(columns=width + 1, loads="\n".join(loads), args=args)
+    ir_text = _LOOP.format(columns=width + 1, **row_call(width))
     loader.add(llvm.object_from_ir(ir_text, level=2), f"loop{width}")
-    function = c.CFUNCTYPE(None, c.c_void_p, c.c_int64, c.c_int64)(loader.address("run"))
-    return loader, function
+    return _Loop(loader, c.CFUNCTYPE(None, c.c_void_p, c.c_int64, c.c_int64)(loader.address("run")))

@@ -7,28 +7,40 @@ from pathlib import Path
 
 from fitness.profile import Profile
 from fitness.result import Measure
+from fitness.spmd import pieces
 from mlir_passes.program import Program
 
 RAPL = Path("/sys/class/powercap")
 
 
-def energy(program: Program, profile: Profile) -> Measure:
-    """Joules of one step: the calls' arithmetic and traffic, and static power over the modelled time."""
+def energy(program: Program, profile: Profile, threads: int = 1) -> Measure:
+    """Joules of one step: the calls' arithmetic and traffic, and static power over the modelled time.
+
+    Work takes the same joules on any core. Static power is that of all `threads` cores for the whole step, also
+    while some wait: threads save static energy only where they shorten the step as much as they multiply cores.
+    """
     level = profile.level(program.plan.peak_bytes)
     kernels = [program.kernels[call.kernel] for call in program.plan.calls]
     moved = [k.bytes_read + k.bytes_written for k in kernels]
     dynamic = [k.flops * profile.flop.value + b * level.energy.value for k, b in zip(kernels, moved, strict=True)]
-    static = profile.static.value * modelled_s(program, profile)
-    return Measure(math.fsum((*dynamic, static)), f"model:{profile.name}")
+    static = profile.static.value * threads * modelled_s(program, profile, threads)
+    shared = f", {threads} threads" if threads > 1 else ""
+    return Measure(math.fsum((*dynamic, static)), f"model:{profile.name}{shared}")
 
 
-def modelled_s(program: Program, profile: Profile) -> float:
-    """Seconds of one step by the roofline: each call is bound by arithmetic or by its memory level."""
+def modelled_s(program: Program, profile: Profile, threads: int = 1) -> float:
+    """Seconds of one step by the roofline: each call is bound by arithmetic or by its memory level.
+
+    A call that is split takes its share of slices a thread; all others take their time alone.
+    """
     level = profile.level(program.plan.peak_bytes)
-    kernels = [program.kernels[call.kernel] for call in program.plan.calls]
-    return math.fsum(
-        max(k.flops / profile.peak.value, (k.bytes_read + k.bytes_written) / level.bandwidth.value) for k in kernels
-    )
+    times: list[float] = []
+    for call in program.plan.calls:
+        k = program.kernels[call.kernel]
+        alone = max(k.flops / profile.peak.value, (k.bytes_read + k.bytes_written) / level.bandwidth.value)
+        count = pieces(program.plan, call, k, threads)
+        times.append(alone * math.ceil(count / threads) / count)
+    return math.fsum(times)
 
 
 def rapl_domains(root: Path = RAPL) -> list[str]:

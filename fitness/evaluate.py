@@ -76,7 +76,7 @@ def _measure(bench: Bench, program: Program, clock: _Clock, found: Result) -> Re
     if context.memory_budget and peak > context.memory_budget:
         return Failure(Outcome.OUT_OF_MEMORY, f"the arena needs {peak} bytes, the budget is {context.memory_budget}")
     clock.enter("load")
-    runner = CpuRunner(program, SLACK)
+    runner = CpuRunner(program, SLACK, threads=context.threads)
     clock.enter("check")
     failure = check(runner, bench.base, bench.state, bench.batches, context.slow_ratio)
     if failure:
@@ -97,7 +97,7 @@ def _measure(bench: Bench, program: Program, clock: _Clock, found: Result) -> Re
         values["error"] = error
     if "energy_j" in wanted:
         clock.enter("energy")
-        values["energy_j"] = energy(program, bench.profile)
+        values["energy_j"] = energy(program, bench.profile, context.threads)
     return replace(found, objectives={name: values[name] for name in wanted})
 
 

@@ -40,6 +40,7 @@ class Context:
     objectives: a subset of OBJECTIVES; the stages of the others are skipped.
     target: "cpu". profile: name of the energy profile, in `fitness/profiles/`.
     slow_ratio: a variant this many times slower than the base in its first steps ends as timed_out.
+    threads: that work at one step, of the base as of a variant.
     memory_budget: arena bytes above which a variant ends as out_of_memory before it runs; 0 for none.
     split: "validation" in a search, "test" only in the final check.
     """
@@ -54,6 +55,7 @@ class Context:
     timing: Timing = field(default_factory=Timing)
     slow_ratio: float = 20.0
     memory_budget: int = 0
+    threads: int = 1
     split: str = "validation"
 
     def to_json(self) -> dict[str, Any]:

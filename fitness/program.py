@@ -84,7 +84,7 @@ def load_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def load_step(folder: Path | str) -> Step:
+def load_step(folder: Path | str, threads: int = 1) -> Step:
     """The saved program as a function; see `Step`. Another machine's objects are compiled again from kernels/*.mlir."""
     folder = Path(folder)
     extra = load_manifest(folder)["extra"]
@@ -94,7 +94,7 @@ def load_step(folder: Path | str) -> Step:
     signature = extra["signature"]
     batch = signature["predict_inputs" if extra.get("entry") == "predict" else "batch"]
     names = [s["name"] for s in signature["state"]], [s["name"] for s in batch]
-    return Step(CpuRunner(program), *names, initial=_initial_state(folder, len(names[0])))
+    return Step(CpuRunner(program, threads=threads), *names, initial=_initial_state(folder, len(names[0])))
 
 
 def _initial_state(folder: Path, leaves: int) -> list[Array]:

@@ -9,8 +9,11 @@ if TYPE_CHECKING:
     from fitness.step import Step
 
 
-def load(folder: Path | str) -> Step:
-    """The exported program in `folder` as a function: `state, metrics = step(state, batch)` with NumPy arrays."""
+def load(folder: Path | str, threads: int = 1) -> Step:
+    """The exported program in `folder` as a function: `state, metrics = step(state, batch)` with NumPy arrays.
+
+    threads: cores that work at one step; the results are those of one, bit for bit.
+    """
     from fitness.program import load_step  # on use: `gevo --help` must not load an LLVM
 
-    return load_step(folder)
+    return load_step(folder, threads)

@@ -19,7 +19,8 @@ from gevo.campaign import Campaign, Ending
 from gevo.config import Budget, CampaignConfig
 from gevo.errors import INTERRUPTED
 from gevo.front import front, methods_text, plot, table
-from gevo.launch import base_result, context_for, lay_out, manifest, new_folder, reopened, runs_in
+from gevo.launch import base_result, context_for, crowded, lay_out, manifest, new_folder, reopened, runs_in
+from gevo.machine import cores
 from gevo.pick import pick
 from gevo.progress import outcomes_text, view_for
 from gevo.record import Record, versus
@@ -38,6 +39,7 @@ def search(config: CampaignConfig, folder: Path, console: Console) -> int:
     source = resolve(config.workload)  # a wrong name ends here, before anything is made
     if config.workload not in SHIPPED:  # a file may be named from elsewhere when the run is resumed
         config = replace(config, workload=f"{source.path}:{source.object}" if source.object else str(source.path))
+    _warn_if_crowded(config.workers, config.threads, console)
     with new_folder(folder):
         console.print(f"Preparing {config.workload} in {folder}", highlight=False)
         context = context_for(config, lay_out(config, folder), folder)
@@ -64,6 +66,7 @@ def resume(folder: Path, more: Budget, workers: int | None, console: Console) ->
             )
             return 0
         context = reopened(run.manifest, folder)
+        _warn_if_crowded(workers or config.workers, config.threads, console)
         with Pool(context, workers or config.workers, base_result(run.manifest)) as pool:
             return _run(Campaign(run, writer, pool), budget, folder, console)
 
@@ -146,8 +149,10 @@ def export(folder: Path, identifier: str, to: Path, console: Console) -> None:
     from gevo.export import export
 
     run = Run(folder)
-    export(run, reopened(run.manifest, folder), pick(run, identifier), to)
-    console.print(f"Wrote {to}. Use it with: step = gevo.load({str(to)!r})", highlight=False, soft_wrap=True)
+    context = reopened(run.manifest, folder)
+    export(run, context, pick(run, identifier), to)
+    threads = f", threads={context.threads}" if context.threads > 1 else ""
+    console.print(f"Wrote {to}. Use it with: step = gevo.load({str(to)!r}{threads})", highlight=False, soft_wrap=True)
 
 
 def workloads(console: Console) -> None:
@@ -184,6 +189,12 @@ def _run(campaign: Campaign, budget: Budget, folder: Path, console: Console) -> 
         console.print(f"Go on with: gevo resume {_name(folder)}", highlight=False)
         return INTERRUPTED
     return 0
+
+
+def _warn_if_crowded(workers: int, threads: int, console: Console) -> None:
+    found = crowded(workers, threads, cores())
+    if found:
+        console.print(f"Warning: {found}", highlight=False, style="yellow")
 
 
 def _name(folder: Path) -> str:

@@ -65,6 +65,7 @@ class CampaignConfig:
     """All that was asked for on the command line, with defaults filled in.
 
     workload: as `search` takes it. workers do not change the front, so `resume` may set another number.
+    threads: that work at one step; times depend on it, so it is the run's for good.
     memory_budget: arena bytes a variant may have; 0 for no bound.
     """
 
@@ -73,6 +74,7 @@ class CampaignConfig:
     target: str = "cpu"
     memory_budget: int = 0
     workers: int = 1
+    threads: int = 1
     seed: int = 0
     budget: Budget = field(default_factory=Budget)
     search: SearchConfig = field(default_factory=SearchConfig)

@@ -33,6 +33,7 @@ def export(run: Run, context: Context, record: Record, to: Path) -> None:
         "objectives": {name: asdict(measure) for name, measure in record.result.objectives.items()},
         "runtime_ratio": record.result.runtime_ratio if "runtime_s" in record.result.objectives else None,
         "base": {name: run.manifest["base"][name] for name in run.manifest["config"]["objectives"]},
+        "threads": context.threads,
         "machine": run.manifest["machine"],
         "base_sha256": run.manifest["base_sha256"],
         "key": record.key,

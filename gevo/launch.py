@@ -54,7 +54,18 @@ def context_for(config: CampaignConfig, prepared: PreparedWorkload, folder: Path
         objectives=config.objectives,
         target=config.target,
         memory_budget=config.memory_budget,
+        threads=config.threads,
     )
+
+
+def crowded(workers: int, threads: int, free: int) -> str:
+    """What to tell who asks for more threads than there are `free` cores; "" if they fit."""
+    if threads == 1 or workers * threads <= free:
+        return ""
+    wanted = f"{workers} worker{'s' * (workers > 1)} of {threads} threads"
+    fits = free // threads
+    todo = f"use --workers {fits}" if fits else f"use --threads {free}"
+    return f"{wanted} want {workers * threads} cores, there are {free}: times will be noisy; {todo}"
 
 
 def lay_out(config: CampaignConfig, folder: Path) -> PreparedWorkload:

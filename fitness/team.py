@@ -1,0 +1,338 @@
+"""Threads that do the tasks of a schedule together: the compiled loop, its control block, and the helpers.
+
+All threads run one loop: look at the next task; if its phase is open, claim it by a compare-and-swap, do it, count
+it as done. Nobody claims a task that cannot start at once, so the caller waits for a helper only if that one is
+inside a task; a helper that the system does not run costs nothing. Results do not depend on who does what.
+
+Who waits spins for some microseconds, then sleeps on a futex. A helper also gives way (sched_yield) between two
+tasks every millisecond: else the system takes the core from it inside a task, where another process wants it, and
+everybody waits for that task until the helper gets the core back, some milliseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import os
+import signal
+import weakref
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from fitness.errors import FitnessError
+from fitness.loader import Loader
+from mlir_passes import llvm
+
+Array = np.ndarray[Any, Any]
+_SPINS = 1000  # pauses: 15 us on Zen 3, 45 us on Skylake and later, where one takes 140 cycles
+_GIVE_WAY_NS = 1_000_000  # below the 3 to 4 ms after which Linux takes a core away
+_LINE = 8  # 64-bit words of a cache line
+_CONTROL_WORDS = 7 * _LINE
+
+# The control block, one cache line each: tasks and their number (read only); tasks claimed; tasks done; tasks to do,
+# all three counted over all runs; bell (a 32-bit count of runs) and stop; sleepers on `done`; sleepers on the bell.
+# A task: first row, rows, tasks of the step that must be done before, and whether sleepers are worth waking for it.
+_TEAM = """
+declare i64 @syscall(i64, ...)
+declare i32 @sched_yield()
+declare i32 @clock_gettime(i32, ptr)
+declare void @llvm.x86.sse2.pause()
+
+define internal i64 @now() {{
+  %t = alloca [2 x i64]
+  %r = call i32 @clock_gettime(i32 1, ptr %t)
+  %s = load i64, ptr %t
+  %p = getelementptr i64, ptr %t, i64 1
+  %ns = load i64, ptr %p
+  %s9 = mul i64 %s, 1000000000
+  %sum = add i64 %s9, %ns
+  ret i64 %sum
+}}
+
+; Sleeps while the word is as it was seen; may return early.
+define internal void @sleep(ptr %word, i32 %seen, ptr %sleepers) noinline {{
+  %a = atomicrmw add ptr %sleepers, i64 1 seq_cst
+  %r = call i64 (i64, ...) @syscall(i64 202, ptr %word, i32 128, i32 %seen, ptr null, ptr null, i32 0)
+  %b = atomicrmw sub ptr %sleepers, i64 1 seq_cst
+  ret void
+}}
+
+; Wakes who sleeps on the word, which the caller has changed.
+define internal void @wake(ptr %word, ptr %sleepers) {{
+  %n = load atomic i64, ptr %sleepers seq_cst, align 8
+  %none = icmp eq i64 %n, 0
+  br i1 %none, label %exit, label %call
+call:
+  %r = call i64 (i64, ...) @syscall(i64 202, ptr %word, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  ret void
+exit:
+  ret void
+}}
+
+; Waits until `needed` tasks are done; may return early.
+define internal void @await(ptr %control, i64 %needed) noinline {{
+entry:
+  %done.p = getelementptr i64, ptr %control, i64 16
+  %sleepers = getelementptr i64, ptr %control, i64 40
+  br label %spin
+spin:
+  %k = phi i64 [0, %entry], [%k1, %more]
+  call void @llvm.x86.sse2.pause()
+  %done = load atomic i64, ptr %done.p acquire, align 8
+  %enough = icmp uge i64 %done, %needed
+  br i1 %enough, label %exit, label %more
+more:
+  %k1 = add i64 %k, 1
+  %tired = icmp eq i64 %k1, {spins}
+  br i1 %tired, label %bed, label %spin
+bed:
+  %seen = trunc i64 %done to i32
+  call void @sleep(ptr %done.p, i32 %seen, ptr %sleepers)
+  ret void
+exit:
+  ret void
+}}
+
+; Does tasks until none is left to claim.
+define internal void @serve(ptr %control, i1 %helper) {{
+entry:
+  %tasks = load ptr, ptr %control
+  %count.p = getelementptr i64, ptr %control, i64 1
+  %count = load i64, ptr %count.p
+  %next.p = getelementptr i64, ptr %control, i64 8
+  %done.p = getelementptr i64, ptr %control, i64 16
+  %goal.p = getelementptr i64, ptr %control, i64 24
+  %sleepers = getelementptr i64, ptr %control, i64 40
+  %start = call i64 @now()
+  br label %look
+look:
+  %since = phi i64 [%start, %entry], [%since, %wait], [%since, %claim],
+                   [%since, %check], [%since, %clock], [%again, %yield]
+  %t = load atomic i64, ptr %next.p acquire, align 8
+  %goal = load atomic i64, ptr %goal.p acquire, align 8
+  %none = icmp uge i64 %t, %goal
+  br i1 %none, label %exit, label %find
+find:
+  %i = urem i64 %t, %count
+  %before = sub i64 %t, %i
+  %task = getelementptr [4 x i64], ptr %tasks, i64 %i
+  %need.p = getelementptr i64, ptr %task, i64 2
+  %need = load i64, ptr %need.p
+  %needed = add i64 %before, %need
+  %done = load atomic i64, ptr %done.p acquire, align 8
+  %open = icmp uge i64 %done, %needed
+  br i1 %open, label %claim, label %wait
+wait:
+  call void @await(ptr %control, i64 %needed)
+  br label %look
+claim:
+  %t1 = add i64 %t, 1
+  %swap = cmpxchg ptr %next.p, i64 %t, i64 %t1 acq_rel acquire
+  %won = extractvalue {{i64, i1}} %swap, 1
+  br i1 %won, label %begin, label %look
+begin:
+  %first = load ptr, ptr %task
+  %rows.p = getelementptr i64, ptr %task, i64 1
+  %rows = load i64, ptr %rows.p
+  br label %row
+row:
+  %k = phi i64 [0, %begin], [%k1, %row]
+  %p = getelementptr [{columns} x ptr], ptr %first, i64 %k
+  %f = load ptr, ptr %p
+{loads}
+  call void %f({args})
+  %k1 = add i64 %k, 1
+  %last = icmp eq i64 %k1, %rows
+  br i1 %last, label %finish, label %row
+finish:
+  %had = atomicrmw add ptr %done.p, i64 1 seq_cst
+  %have = add i64 %had, 1
+  %j = urem i64 %have, %count
+  %following = getelementptr [4 x i64], ptr %tasks, i64 %j
+  %call.p = getelementptr i64, ptr %following, i64 3
+  %call = load i64, ptr %call.p
+  %opens = icmp ne i64 %call, 0
+  %all = icmp eq i64 %have, %goal
+  %ring = or i1 %opens, %all
+  br i1 %ring, label %wakes, label %check
+wakes:
+  call void @wake(ptr %done.p, ptr %sleepers)
+  br label %check
+check:
+  br i1 %helper, label %clock, label %look
+clock:
+  %at = call i64 @now()
+  %ran = sub i64 %at, %since
+  %long = icmp ugt i64 %ran, {give_way_ns}
+  br i1 %long, label %yield, label %look
+yield:
+  %y = call i32 @sched_yield()
+  %again = call i64 @now()
+  br label %look
+exit:
+  ret void
+}}
+
+define void @run(ptr %control, i64 %times) {{
+entry:
+  %count.p = getelementptr i64, ptr %control, i64 1
+  %count = load i64, ptr %count.p
+  %done.p = getelementptr i64, ptr %control, i64 16
+  %goal.p = getelementptr i64, ptr %control, i64 24
+  %bell = getelementptr i64, ptr %control, i64 32
+  %idle = getelementptr i64, ptr %control, i64 48
+  %more = mul i64 %count, %times
+  %old = load i64, ptr %goal.p
+  %goal = add i64 %old, %more
+  store atomic i64 %goal, ptr %goal.p release, align 8
+  %r = atomicrmw add ptr %bell, i32 1 seq_cst
+  call void @wake(ptr %bell, ptr %idle)
+  call void @serve(ptr %control, i1 false)
+  br label %look
+look:
+  %done = load atomic i64, ptr %done.p acquire, align 8
+  %all = icmp uge i64 %done, %goal
+  br i1 %all, label %exit, label %wait
+wait:
+  call void @await(ptr %control, i64 %goal)
+  br label %look
+exit:
+  ret void
+}}
+
+define ptr @helper(ptr %control) {{
+entry:
+  %bell = getelementptr i64, ptr %control, i64 32
+  %stop.p = getelementptr i64, ptr %control, i64 33
+  %idle = getelementptr i64, ptr %control, i64 48
+  br label %top
+top:
+  %heard = load atomic i32, ptr %bell acquire, align 4
+  %stop = load atomic i64, ptr %stop.p acquire, align 8
+  %over = icmp ne i64 %stop, 0
+  br i1 %over, label %exit, label %work
+work:
+  call void @serve(ptr %control, i1 true)
+  br label %spin
+spin:
+  %k = phi i64 [0, %work], [%k1, %more]
+  call void @llvm.x86.sse2.pause()
+  %now = load atomic i32, ptr %bell acquire, align 4
+  %rung = icmp ne i32 %now, %heard
+  br i1 %rung, label %top, label %more
+more:
+  %k1 = add i64 %k, 1
+  %tired = icmp eq i64 %k1, {spins}
+  br i1 %tired, label %bed, label %spin
+bed:
+  call void @sleep(ptr %bell, i32 %heard, ptr %idle)
+  br label %top
+exit:
+  ret ptr null
+}}
+
+define void @stop(ptr %control) {{
+  %bell = getelementptr i64, ptr %control, i64 32
+  %stop.p = getelementptr i64, ptr %control, i64 33
+  %idle = getelementptr i64, ptr %control, i64 48
+  store atomic i64 1, ptr %stop.p release, align 8
+  %r = atomicrmw add ptr %bell, i32 1 seq_cst
+  call void @wake(ptr %bell, ptr %idle)
+  ret void
+}}
+"""
+
+
+@dataclass(frozen=True)
+class _Code:
+    """The compiled loop for one width of rows."""
+
+    owner: Loader
+    run: Any
+    stop: Any
+    helper: int
+
+
+class Team:
+    """Runs a table of tasks with `helpers` further threads.
+
+    The threads start with the first run in a process, since a fork takes none along; between runs they sleep.
+    tasks: int64 rows (address of the first row, rows, tasks before, wake). keep: whatever the rows point into.
+    """
+
+    def __init__(self, tasks: Array, width: int, helpers: int, keep: object) -> None:
+        self._tasks, self._helpers, self._keep = tasks, helpers, keep
+        self._code = _code(width)
+        self._pid = 0
+        self._control = 0
+        self._finish: Any = None
+
+    def run(self, times: int) -> None:
+        """Do all tasks `times` times, one step after the other."""
+        if self._pid != os.getpid():
+            self._start()
+        self._code.run(self._control, times)
+
+    def close(self) -> None:
+        """End the helpers; another run starts new ones."""
+        if self._finish is not None:
+            self._finish()
+        self._pid = 0
+
+    def _start(self) -> None:
+        if self._finish is not None:
+            self._finish.detach()  # they belong to the process that this one was forked from
+        words = _aligned(_CONTROL_WORDS)
+        words[:2] = self._tasks.ctypes.data, len(self._tasks)
+        handles: list[int] = []
+        self._control, self._pid = words.ctypes.data, os.getpid()
+        keep = (words, self._tasks, self._keep, self._code)
+        self._finish = weakref.finalize(self, _end, handles, self._code.stop, self._control, self._pid, keep)
+        for _ in range(self._helpers):
+            handles.append(_thread(self._code.helper, self._control))
+
+
+def _end(handles: list[int], stop: Any, control: int, pid: int, keep: object) -> None:
+    """Stop and join the helpers; what they use is held up to here."""
+    if os.getpid() != pid:
+        return
+    stop(control)
+    for handle in handles:
+        c.CDLL(None).pthread_join(c.c_ulong(handle), None)
+
+
+def _thread(function: int, argument: int) -> int:
+    """A thread that handles no signals: those are the interpreter's."""
+    handle = c.c_ulong()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        error = c.CDLL(None).pthread_create(c.byref(handle), None, c.c_void_p(function), c.c_void_p(argument))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if error:
+        raise FitnessError(f"no thread: {os.strerror(error)}", "threads", "Ask for fewer with --threads")
+    return handle.value
+
+
+def _aligned(words: int) -> Array:
+    """That many zeros from the start of a cache line on."""
+    memory = np.zeros(words + _LINE, np.int64)
+    return memory[-(memory.ctypes.data // 8) % _LINE :][:words]
+
+
+@cache
+def _code(width: int) -> _Code:
+    loader = Loader()
+    text = _TEAM.format(columns=width + 1, spins=_SPINS, give_way_ns=_GIVE_WAY_NS, **row_call(width))
+    loader.add(llvm.object_from_ir(text, level=2), f"team{width}")
+    run = c.CFUNCTYPE(None, c.c_void_p, c.c_int64)(loader.address("run"))
+    stop = c.CFUNCTYPE(None, c.c_void_p)(loader.address("stop"))
+    return _Code(loader, run, stop, loader.address("helper"))
+
+
+def row_call(width: int) -> dict[str, str]:
+    """IR that loads a row's arguments from %p on, and names them. A callee ignores what it does not know (System V)."""
+    loads = [f"  %q{k} = getelementptr ptr, ptr %p, i64 {k + 1}\n  %a{k} = load ptr, ptr %q{k}" for k in range(width)]
+    return {"loads": "\n".join(loads), "args": ", ".join(f"ptr %a{k}" for k in range(width))}
