@@ -5,6 +5,8 @@ Matrix products in all transposition cases, batched ones, convolutions and their
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mlir_passes.kernels.machine import Machine, contiguous, in_tiles, trips, vector_loop
@@ -16,7 +18,9 @@ from mlir_passes.kernels.schedule import Schedule
 _ROWS_16 = {1: (8, 7, 6, 5, 4), 2: (4, 5, 3), 3: (3, 2), 4: (2, 3)}
 _ROWS_32 = {1: (16, 14, 12, 10, 8), 2: (8, 10, 7, 6, 12), 3: (6, 5, 7), 4: (4, 6, 5)}
 _MANY_TILES = 8  # that many along the vector loop make it the outermost one
-_LONG = 8  # vectors along a reduction loop that make it worth putting lanes together at the end
+_LONG = 8  # vectors of a reduction that make it worth putting lanes together at the end
+_DOTS_16 = ((2, 4), (4, 2), (3, 3), (2, 3), (3, 2), (2, 2), (1, 8), (8, 1))
+_DOTS_32 = ((4, 4), (4, 6), (6, 4), (3, 6), (2, 4), (4, 2))
 
 
 def reuse_loops(nest: Nest, phase: Phase) -> tuple[int, ...]:
@@ -47,8 +51,19 @@ def schedules(nest: Nest, phase: Phase, machine: Machine) -> list[Schedule]:
     lanes, loop = machine.lanes(nest, phase), vector_loop(nest, phase)
     along = _along_result(nest, phase, machine, loop, lanes)
     dots = _along_sum(nest, phase, machine, lanes)
-    transposed = loop < 0 or not _reads_well(nest, phase, loop)
-    return [*dots, *along] if transposed and dots else [*along, *dots]
+    if loop >= 0 and _reads_well(nest, phase, loop):
+        return [*along, *dots]
+    return [*dots, *_in_blocks(nest, phase, along, loop, lanes), *along]
+
+
+def _in_blocks(nest: Nest, phase: Phase, along: Sequence[Schedule], loop: int, lanes: int) -> list[Schedule]:
+    """Tiles that take a whole vector of the reduction at once, so that a transposed operand is read in blocks."""
+    found: list[Schedule] = []
+    for k in nest.reduced(phase):
+        strided = [n for n in _summed(nest, phase) if n.access.stride(loop) > 1 and n.access.stride(k) == 1]
+        if strided and nest.sizes[k] >= lanes:
+            found += [replace(s, unroll=(*s.unroll, (k, lanes))) for s in along if s.columns <= 2]
+    return sorted(found, key=lambda s: s.columns)
 
 
 def _reads_well(nest: Nest, phase: Phase, loop: int) -> bool:
@@ -119,15 +134,34 @@ def _along_sum(nest: Nest, phase: Phase, machine: Machine, lanes: int) -> list[S
     reads = _summed(nest, phase)
     loops = [k for k in nest.reduced(phase) if all(r.access.stride(k) in (0, 1) for r in reads)
              and any(r.access.stride(k) for r in reads) and contiguous(nest, phase, k)]  # fmt: skip
-    loops = [k for k in loops if nest.sizes[k] >= lanes * _LONG]
-    if not loops:
+    whole = trips(nest, nest.reduced(phase))
+    loops = [k for k in loops if _full(nest.sizes[k], lanes) and whole >= lanes * _LONG]
+    left, right = _sides(nest, phase)
+    if not loops or left == right:
         return []
     loop = max(loops, key=lambda k: nest.sizes[k])
-    inner = sorted(reuse_loops(nest, phase), key=lambda p: -nest.sizes[p])[:2]
     found: list[Schedule] = []
-    for counts in ((2, 4), (4, 2), (3, 3), (4, 3), (2, 2), (1, 8)) if machine.registers < 32 else ((4, 4), (5, 4), (4, 6)):
-        sizes = [in_tiles(nest.sizes[p], tuple(range(c, 0, -1))) for p, c in zip(inner, counts, strict=False)]
-        unroll = tuple((p, s) for p, s in zip(inner, sizes, strict=True) if s > 1)
-        order = tuple(p for p in nest.parallel(phase) if p not in inner) + tuple(inner)
+    for counts in _DOTS_32 if machine.registers >= 32 else _DOTS_16:
+        sizes = [in_tiles(nest.sizes[p], tuple(range(c, 0, -1))) for p, c in zip((left, right), counts, strict=True)]
+        unroll = tuple((p, s) for p, s in zip((left, right), sizes, strict=True) if s > 1)
+        order = (*(p for p in nest.parallel(phase) if p not in (left, right)), right, left)
         found.append(Schedule(loop, lanes, 1, unroll, order))
-    return list(dict.fromkeys(found)) if trips(nest, nest.parallel(phase)) else []
+    found.sort(key=lambda s: -math.prod(count for _, count in s.unroll))
+    return list(dict.fromkeys(found))
+
+
+def _full(size: int, lanes: int) -> bool:
+    """Whether vectors along a loop of this size have few empty lanes."""
+    return size % lanes == 0 or size > 4 * lanes
+
+
+def _sides(nest: Nest, phase: Phase) -> tuple[int, int]:
+    """A loop that one operand depends on alone, and one that the other does: the two sides of a tile of dots."""
+    loops = reuse_loops(nest, phase)
+    reads = [nest.access_loops(n.access) for n in _summed(nest, phase)]
+    sides = [frozenset(i for i, moving in enumerate(reads) if p in moving) for p in loops]
+    for i in range(len(loops) - 1, -1, -1):
+        for j in range(len(loops) - 1, -1, -1):
+            if not sides[i] & sides[j]:
+                return loops[j], loops[i]
+    return 0, 0

@@ -16,5 +16,10 @@ def schedules(nest: Nest, phase: Phase, machine: Machine) -> list[Schedule]:
     ops = sum(isinstance(nest.nodes[n], Apply) for n in nest.reach(nest.roots(phase)))
     order = tuple([*(p for p in nest.parallel(phase) if p != loop), loop])
     vectors = -(-nest.sizes[loop] // lanes)
+    across = [p for p in order for a in nest.accesses(phase) if a.stride(loop) > 1 and a.stride(p) == 1 and p != loop]
+    if across and nest.sizes[across[0]] >= lanes:
+        blocks = tuple(p for p in order if p not in (loop, across[0]))
+        return [Schedule(loop, lanes, 1, ((across[0], count),), (*blocks, *pair))
+                for count in (lanes, 2 * lanes) for pair in ((across[0], loop), (loop, across[0]))]  # fmt: skip
     counts = (1, 2, 4) if ops > _HEAVY else (4, 2, 1, 8)
     return [Schedule(loop, lanes, c, (), order) for c in dict.fromkeys(min(c, vectors) for c in counts)]

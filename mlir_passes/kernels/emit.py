@@ -66,10 +66,16 @@ def pieces(width: int, lanes: int, masked: bool) -> list[Piece]:
     rest = width - at
     if rest and (masked or (rest > lanes // 2 and rest.bit_count() > 1)):
         return [*found, Piece(at, lanes, rest)]
-    while rest:
-        part = 1 << (rest.bit_length() - 1)
+    return [*found, *_powers(at, rest)]
+
+
+def _powers(at: int, width: int) -> list[Piece]:
+    """`width` elements from `at` in vectors of falling powers of two."""
+    found: list[Piece] = []
+    while width:
+        part = 1 << (width.bit_length() - 1)
         found.append(Piece(at, part, part))
-        at, rest = at + part, rest - part
+        at, width = at + part, width - part
     return found
 
 
@@ -88,6 +94,8 @@ class _Emitter:
         self._at: dict[int, str | int] = {}  # where each loop is: a name, or a number
         self._memory: dict[str, str] = {}
         self._written: set[str] = set()
+        self._widths: dict[int, int] = {}  # iterations of each loop in the tile at hand
+        self._inside_body = False  # of a reduction that is no plain sum: the innermost scope holds its accumulators
         self.shards = 1
 
     def module(self, name: str) -> tuple[str, int]:
@@ -215,6 +223,7 @@ class _Emitter:
 
     def _tile(self, phase: Phase, schedule: Schedule, widths: Mapping[int, int]) -> None:
         """Reductions and stores of one tile of the parallel loops, `widths` wide."""
+        self._widths = dict(widths)
         loops = [loop for loop in widths if loop != schedule.vector]
         lanes = pieces(widths[schedule.vector], schedule.lanes, False) if schedule.vector in widths else [SCALAR]
         spots = [(dict(zip(loops, at, strict=True)), piece)
@@ -248,12 +257,10 @@ class _Emitter:
         types = [vector(nest.reductions[r].element, piece.lanes) for r, _, piece in carried]
 
         def step(values: list[str], widths: Mapping[int, int]) -> list[str]:
+            self._widths.update(widths)
             for at in itertools.product(*(range(widths[loop]) for loop in widths)):
                 inner = dict(zip(widths, at, strict=True))
-                made: list[str] = []
-                for (r, offsets, piece), value in zip(carried, values, strict=True):
-                    made.append(self._advance(r, {**offsets, **inner}, piece, schedule.vector, value))
-                values = made
+                values = self._advance(carried, values, inner, schedule.vector)
             return values
 
         tiles = {loop: schedule.tile(loop) for loop in reduced}
@@ -273,6 +280,7 @@ class _Emitter:
                   for (r, _, _), type_ in zip(carried, types, strict=True)]  # fmt: skip
 
         def step(values: list[str], widths: Mapping[int, int]) -> list[str]:
+            self._widths.update(widths)
             others = [other for other in widths if other != loop]
             parts = pieces(widths[loop], schedule.lanes, True)
             for at in itertools.product(*(range(widths[other]) for other in others)):
@@ -317,7 +325,8 @@ class _Emitter:
         full, left = divmod(size, tile)
         if full == 1:
             self._at[loop] = 0
-            values = self._carry(rest, tiles, values, types, step, {**widths, loop: tile})
+            with self._scope():
+                values = self._carry(rest, tiles, values, types, step, {**widths, loop: tile})
         elif full > 1:
             name = code.name()
             made, inside = [code.name() for _ in values], [code.name() for _ in values]
@@ -331,17 +340,28 @@ class _Emitter:
             values = made
         if left:
             self._at[loop] = full * tile
-            values = self._carry(rest, tiles, values, types, step, {**widths, loop: left})
+            with self._scope():
+                values = self._carry(rest, tiles, values, types, step, {**widths, loop: left})
         return values
 
-    def _advance(self, reduction: int, offsets: Offsets, piece: Piece, loop: int, value: str) -> str:
-        """The accumulator after one more iteration, by the reduction's own body."""
-        with self._scope():
-            found = self._nest.reductions[reduction]
-            if found.combiner:
-                return self._combine(reduction, offsets, piece, loop, value)
-            self._scopes[-1][("carried", reduction)] = value
-            return self._lanes(found.body, offsets, piece, loop)
+    def _advance(
+        self, carried: Sequence[tuple[int, Offsets, Piece]], values: Sequence[str], inner: Offsets, loop: int
+    ) -> list[str]:
+        """The accumulators after one more iteration."""
+        reductions = self._nest.reductions
+        if all(reductions[r].combiner for r, _, _ in carried):
+            return [self._combine(r, {**offsets, **inner}, piece, loop, value)
+                    for (r, offsets, piece), value in zip(carried, values, strict=True)]  # fmt: skip
+        made: list[str] = []
+        for r, offsets, piece in carried:
+            with self._scope():
+                for (other, at, part), value in zip(carried, values, strict=True):
+                    if (at, part) == (offsets, piece):
+                        self._scopes[-1][("carried", other)] = value
+                self._inside_body = True
+                made.append(self._lanes(reductions[r].body, {**offsets, **inner}, piece, loop))
+                self._inside_body = False
+        return made
 
     def _combine(self, reduction: int, offsets: Offsets, piece: Piece, loop: int, value: str) -> str:
         nest, code = self._nest, self._code
@@ -400,7 +420,12 @@ class _Emitter:
         value = self._value(node, offsets, piece, loop)
         if piece.lanes == 1 or loop in self._nest.loops_of(node):
             return value
-        return self._once(("broadcast", value, piece.lanes), lambda: self._broadcast(value, found.element, type_))
+        key = ("broadcast", value, piece.lanes)
+        known = self._known(key)
+        if known is None:
+            known = self._broadcast(value, found.element, type_)
+            self._home(node)[key] = known
+        return known
 
     def _broadcast(self, value: str, element: str, type_: str) -> str:
         return self._code.convert("vector.broadcast", value, _computed(element), type_)
@@ -409,7 +434,7 @@ class _Emitter:
         known = self._known(key)
         if known is None:
             known = make()
-            self._scopes[-1][key] = known
+            self._scopes[-2 if self._inside_body else -1][key] = known
         return known
 
     def _value(self, node: int, offsets: Offsets, piece: Piece, loop: int) -> str:
@@ -423,8 +448,13 @@ class _Emitter:
         made = self._make(node, offsets, piece, loop)
         found = self._nest.nodes[node]
         if not (isinstance(found, Load) and found.access.array in self._written):
-            self._scopes[-1][key] = made
+            self._home(node)[key] = made
         return made
+
+    def _home(self, node: int) -> dict[object, str]:
+        """The scope that keeps a node's value: not the one of accumulators where it does not depend on them."""
+        inner = not self._inside_body or any(isinstance(self._nest.nodes[n], Carried) for n in self._nest.reach([node]))
+        return self._scopes[-1 if inner else -2]
 
     def _make(self, node: int, offsets: Offsets, piece: Piece, loop: int) -> str:
         found = self._nest.nodes[node]
@@ -518,7 +548,30 @@ class _Emitter:
         key = ("load", access.array, place, piece.lanes, piece.active, stride)
         if access.array in self._written:
             return self._read(load, place, piece, stride)
+        if stride not in (0, 1) and key not in self._scopes[-1]:
+            self._load_block(load, offsets, piece, loop)
         return self._once(key, lambda: self._read(load, place, piece, stride))
+
+    def _load_block(self, load: Load, offsets: Offsets, piece: Piece, loop: int) -> None:
+        """Where another loop of the tile is contiguous for a whole vector, load a square block and transpose it in
+        registers; its vectors are then known. Does nothing elsewhere."""
+        access, lanes = load.access, piece.lanes
+        across = next((u for u, s in access.strides if s == 1 and self._widths.get(u, 1) >= lanes), -1)
+        if across < 0 or piece.partial or load.element not in ("f32", "i32") or lanes not in (4, 8):
+            return
+        first = offsets.get(across, 0) // lanes * lanes
+        if first + lanes > self._widths[across]:
+            return
+        stride = access.stride(loop)
+        corner = {**offsets, across: first}
+        rows = []
+        for lane in range(lanes):
+            place = self._place(access, corner, stride * (piece.offset + lane))
+            rows.append(self._once(("load", access.array, place, lanes, lanes, 1), lambda p=place: self._read(
+                load, p, Piece(0, lanes, lanes), 1)))  # fmt: skip
+        for step, column in enumerate(transposed(self._code, rows, vector(load.element, lanes))):
+            place = self._place(access, {**offsets, across: first + step}, stride * piece.offset)
+            self._scopes[-2 if self._inside_body else -1][("load", access.array, place, lanes, lanes, stride)] = column
 
     def _read(self, load: Load, place: str, piece: Piece, stride: int) -> str:
         code, array = self._code, load.access.array
@@ -539,11 +592,12 @@ class _Emitter:
                 code.line(f"{made} = vector.load {memory}[{place}] : {kind}, {type_}")
         else:
             return self._by_lane(load, piece, lambda lane: code.op(
-                "arith.addi", (place, code.index(stride * lane)), "index"))  # fmt: skip
+                "arith.addi", (place, code.index(stride * lane)), "index") if lane else place)  # fmt: skip
         return self._unpacked(made, load.element, piece.lanes)
 
     def _gather(self, load: Load, offsets: Offsets, piece: Piece, loop: int) -> str:
         """A load whose place is another in every lane."""
+
         def place(lane: int) -> str:
             return self._place(load.access, {**offsets, loop: piece.offset + lane}, 0)
 
@@ -579,7 +633,7 @@ class _Emitter:
             return
         if stride == 1 and not any(loop in self._nest.loops_of(n) for n, _ in access.nodes):
             whole = vector(held, piece.lanes)
-            for part in pieces(piece.active, piece.lanes, False) if piece.partial else [piece]:
+            for part in _powers(0, piece.active) if piece.partial else [piece]:
                 self._write_part(access, value, whole, held, offsets, piece, part)
             return
         for lane in range(piece.active):
@@ -611,6 +665,35 @@ class _Emitter:
     def _mask(self, piece: Piece) -> str:
         bits = ", ".join("true" if lane < piece.active else "false" for lane in range(piece.lanes))
         return self._code.constant(f"[{bits}]", f"vector<{piece.lanes}xi1>")
+
+
+def transposed(code: Code, rows: Sequence[str], type_: str) -> list[str]:
+    """The columns of a square of 4 or 8 vectors, by shuffles that are one instruction each on x86.
+
+    The network of Intel's optimisation manual: unpack, shuffle pairs, then swap the 128-bit halves.
+    """
+
+    def shuffle(left: str, right: str, lanes: Sequence[int]) -> str:
+        made = code.name()
+        code.line(f"{made} = vector.shuffle {left}, {right} [{', '.join(map(str, lanes))}] : {type_}, {type_}")
+        return made
+
+    count = len(rows)
+    halves = range(0, count, 4)
+    low = [h + lane for h in halves for lane in (0, count, 1, count + 1)]
+    high = [h + lane for h in halves for lane in (2, count + 2, 3, count + 3)]
+    front = [h + lane for h in halves for lane in (0, 1, count, count + 1)]
+    back = [h + lane for h in halves for lane in (2, 3, count + 2, count + 3)]
+    quads: list[list[str]] = []
+    for at in halves:
+        a, b, c, d = rows[at : at + 4]
+        ab, cd = (shuffle(a, b, low), shuffle(a, b, high)), (shuffle(c, d, low), shuffle(c, d, high))
+        quads.append([shuffle(ab[i], cd[i], lanes) for i in (0, 1) for lanes in (front, back)])
+    if count == 4:
+        return quads[0]
+    lower, upper = [0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]
+    pairs = list(zip(*quads, strict=True))
+    return [shuffle(x, y, lanes) for lanes in (lower, upper) for x, y in pairs]
 
 
 def _held(element: str) -> str:

@@ -209,4 +209,3 @@ class Nest:
 
     def accesses(self, phase: Phase) -> list[Access]:
         return [load.access for load in self.loads(phase)] + [s.access for s in phase.stores]
-

@@ -246,7 +246,7 @@ class _Reader:
         if set(out) != set(loops) - set(reduced):
             raise NotCovered("a reduction whose result leaves out a parallel loop")
         form: list[Linear] = [({loop: 1}, 0, {}) for loop in out]
-        starts = [self._element(op.operands[inputs + i], form, phase) for i in range(len(arguments))]
+        starts = [self._start(op.operands[inputs + i], form, phase) for i in range(len(arguments))]
         for number, argument in enumerate(arguments):
             element = str(argument.type)
             self._nest.reductions.append(Reduction(reduced, starts[number], -1, element))
@@ -259,9 +259,6 @@ class _Reader:
             node = self._scalar(value, scalars, loops)
             combiner, term = self._split(node, scalars[arguments[number]])
             index = first + number
-            others = {scalars[a] for a in arguments} - {scalars[arguments[number]]}
-            if others & set(self._nest.reach([node])):
-                raise NotCovered("reductions that depend on each other")
             self._nest.reductions[index] = replace(
                 self._nest.reductions[index], body=node, combiner=combiner, term=term
             )
@@ -270,6 +267,14 @@ class _Reader:
             inner = [loop for loop in out if loop not in self._nest.rows]
             row_value = bool(self._nest.rows) and not inner
             self._made(result, total, out, -1 if row_value else phase)
+
+    def _start(self, value: Any, form: Sequence[Linear], phase: int) -> int:
+        """What a reduction starts from; where nothing wrote that, any value may be taken: 0."""
+        op = producer(value)
+        if op is not None and op.name == "tensor.empty":
+            element = str(ir.RankedTensorType(value.type).element_type)
+            return self._nest.add(Constant("0.0" if element[0] in "fb" else "0", element))
+        return self._element(value, form, phase)
 
     def _split(self, body_node: int, carried: int) -> tuple[str, int]:
         """combiner and term of a body that is combiner(carried, term)."""
