@@ -15,11 +15,13 @@ from itertools import pairwise
 
 from mlir_passes.program import Kernel, KernelCall, Plan
 
-# Costs are flops + bytes. To hand over a task takes 0.1 to 0.2 us, to open a phase as much (benchmarks/threads.py
-# --handover); a core does 2 to 50 units a ns, so that a call of WORTH takes 3 us or more, a task of GRAIN 1 us.
-WORTH = 150_000
-GRAIN = 50_000
-_MOST_PER_THREAD = 16  # more do not balance better: the last task of a phase is then below 1/16 of a thread's share
+# Costs are flops + bytes; a core does 2 (scalar code) to 50 (multiply-adds on whole vectors) of them a ns. Handing over
+# a task takes 0.3 us, measured on Zen 3: the "mill" of benchmarks/threads.py, cut into 250 tasks a step more, takes
+# 80 us more. It is best with 2 to 4 tasks a thread: 1.83 times the speed of one thread; 1.73 with 1, 1.72 with 16.
+WORTH = 150_000  # 3 us at least: split over two it gains more than two tasks cost
+GRAIN = 50_000  # 1 us at least
+LONG = 2_000_000  # 1 ms at most: a thread gives way between tasks, in time before the system takes its core away
+_PER_THREAD = 4
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,8 @@ def pieces(plan: Plan, call: KernelCall, kernel: Kernel, threads: int) -> int:
         return 1
     if any(plan.buffers[i].role == "workspace" for i in call.args):
         return 1
-    fair = min(cost(kernel) // GRAIN, _MOST_PER_THREAD * threads) // threads * threads
-    return min(kernel.shards, max(threads, fair))
+    fair = max(min(cost(kernel) // GRAIN, _PER_THREAD * threads), cost(kernel) // LONG)
+    return min(kernel.shards, max(threads, fair // threads * threads))
 
 
 def _place(phase: Sequence[_Open], rivals: Sequence[_Open], kernel: Kernel) -> _Open | None:

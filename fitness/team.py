@@ -4,9 +4,11 @@ All threads run one loop: look at the next task; if its phase is open, claim it 
 it as done. Nobody claims a task that cannot start at once, so the caller waits for a helper only if that one is
 inside a task; a helper that the system does not run costs nothing. Results do not depend on who does what.
 
-Who waits spins for some microseconds, then sleeps on a futex. A helper also gives way (sched_yield) between two
-tasks every millisecond: else the system takes the core from it inside a task, where another process wants it, and
-everybody waits for that task until the helper gets the core back, some milliseconds.
+Who waits spins for some microseconds, then sleeps on a futex. Where another process wants a core, two things keep
+threads worth having (a busy second core: 1.37 times the speed of one thread with both, 1.05 and 0.98 with one of
+them; benchmarks/threads.py). Each thread gives way (sched_yield) between two tasks every millisecond: else the system
+takes its core away inside a task, and everybody waits for that task for some milliseconds. And a helper leaves the
+core that the caller is on, where a wake-up tends to put it.
 """
 
 from __future__ import annotations
@@ -26,18 +28,23 @@ from fitness.loader import Loader
 from mlir_passes import llvm
 
 Array = np.ndarray[Any, Any]
-_SPINS = 1000  # pauses: 15 us on Zen 3, 45 us on Skylake and later, where one takes 140 cycles
-_GIVE_WAY_NS = 1_000_000  # below the 3 to 4 ms after which Linux takes a core away
+_SPINS = 2000  # pauses: 58 us on Zen 3, 90 us on Skylake and later; to wake a sleeper takes some us of system time
+_GIVE_WAY_NS = 1_000_000  # Linux takes a core away after 1.4 to 4 ms (base slice by number of cores, timer tick)
 _LINE = 8  # 64-bit words of a cache line
-_CONTROL_WORDS = 7 * _LINE
+_CORES = 1024  # bits of a set of cores
+_CONTROL_WORDS = 8 * _LINE + _CORES // 64
 
 # The control block, one cache line each: tasks and their number (read only); tasks claimed; tasks done; tasks to do,
-# all three counted over all runs; bell (a 32-bit count of runs) and stop; sleepers on `done`; sleepers on the bell.
+# all three counted over all runs; bell (a 32-bit count of runs) and stop; sleepers on `done`; sleepers on the bell;
+# core of the caller, and when it gave way last. After them, the cores that helpers may use.
 # A task: first row, rows, tasks of the step that must be done before, and whether sleepers are worth waking for it.
 _TEAM = """
 declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
+declare i32 @sched_getcpu()
+declare i32 @sched_setaffinity(i32, i64, ptr)
 declare i32 @clock_gettime(i32, ptr)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.x86.sse2.pause()
 
 define internal i64 @now() {{
@@ -49,6 +56,37 @@ define internal i64 @now() {{
   %s9 = mul i64 %s, 1000000000
   %sum = add i64 %s9, %ns
   ret i64 %sum
+}}
+
+; The caller says on which core it is; a helper that is on the same one leaves it.
+define internal void @part(ptr %control, i1 %helper) noinline {{
+  %set = alloca [128 x i8]
+  %core = call i32 @sched_getcpu()
+  %callers.p = getelementptr i64, ptr %control, i64 56
+  br i1 %helper, label %compare, label %say
+say:
+  store atomic i32 %core, ptr %callers.p monotonic, align 4
+  ret void
+compare:
+  %callers = load atomic i32, ptr %callers.p monotonic, align 4
+  %same = icmp eq i32 %core, %callers
+  br i1 %same, label %leave, label %exit
+leave:
+  %allowed = getelementptr i64, ptr %control, i64 64
+  call void @llvm.memcpy.p0.p0.i64(ptr %set, ptr %allowed, i64 128, i1 false)
+  %at = lshr i32 %core, 3
+  %byte.p = getelementptr i8, ptr %set, i32 %at
+  %byte = load i8, ptr %byte.p
+  %low = and i32 %core, 7
+  %bit = shl i32 1, %low
+  %bit8 = trunc i32 %bit to i8
+  %others = xor i8 %bit8, -1
+  %left = and i8 %byte, %others
+  store i8 %left, ptr %byte.p
+  %r = call i32 @sched_setaffinity(i32 0, i64 128, ptr %set)
+  ret void
+exit:
+  ret void
 }}
 
 ; Sleeps while the word is as it was seen; may return early.
@@ -95,8 +133,8 @@ exit:
   ret void
 }}
 
-; Does tasks until none is left to claim.
-define internal void @serve(ptr %control, i1 %helper) {{
+; Does tasks until none is left to claim. since: when this thread gave way last.
+define internal void @serve(ptr %control, i1 %helper, ptr %since.p) {{
 entry:
   %tasks = load ptr, ptr %control
   %count.p = getelementptr i64, ptr %control, i64 1
@@ -105,11 +143,9 @@ entry:
   %done.p = getelementptr i64, ptr %control, i64 16
   %goal.p = getelementptr i64, ptr %control, i64 24
   %sleepers = getelementptr i64, ptr %control, i64 40
-  %start = call i64 @now()
+  call void @part(ptr %control, i1 %helper)
   br label %look
 look:
-  %since = phi i64 [%start, %entry], [%since, %wait], [%since, %claim],
-                   [%since, %check], [%since, %clock], [%again, %yield]
   %t = load atomic i64, ptr %next.p acquire, align 8
   %goal = load atomic i64, ptr %goal.p acquire, align 8
   %none = icmp uge i64 %t, %goal
@@ -126,6 +162,7 @@ find:
   br i1 %open, label %claim, label %wait
 wait:
   call void @await(ptr %control, i64 %needed)
+  call void @part(ptr %control, i1 %helper)
   br label %look
 claim:
   %t1 = add i64 %t, 1
@@ -156,20 +193,21 @@ finish:
   %opens = icmp ne i64 %call, 0
   %all = icmp eq i64 %have, %goal
   %ring = or i1 %opens, %all
-  br i1 %ring, label %wakes, label %check
+  br i1 %ring, label %wakes, label %clock
 wakes:
   call void @wake(ptr %done.p, ptr %sleepers)
-  br label %check
-check:
-  br i1 %helper, label %clock, label %look
+  br label %clock
 clock:
   %at = call i64 @now()
+  %since = load i64, ptr %since.p
   %ran = sub i64 %at, %since
   %long = icmp ugt i64 %ran, {give_way_ns}
   br i1 %long, label %yield, label %look
 yield:
   %y = call i32 @sched_yield()
+  call void @part(ptr %control, i1 %helper)
   %again = call i64 @now()
+  store i64 %again, ptr %since.p
   br label %look
 exit:
   ret void
@@ -183,13 +221,14 @@ entry:
   %goal.p = getelementptr i64, ptr %control, i64 24
   %bell = getelementptr i64, ptr %control, i64 32
   %idle = getelementptr i64, ptr %control, i64 48
+  %since = getelementptr i64, ptr %control, i64 57
   %more = mul i64 %count, %times
   %old = load i64, ptr %goal.p
   %goal = add i64 %old, %more
   store atomic i64 %goal, ptr %goal.p release, align 8
   %r = atomicrmw add ptr %bell, i32 1 seq_cst
   call void @wake(ptr %bell, ptr %idle)
-  call void @serve(ptr %control, i1 false)
+  call void @serve(ptr %control, i1 false, ptr %since)
   br label %look
 look:
   %done = load atomic i64, ptr %done.p acquire, align 8
@@ -207,6 +246,8 @@ entry:
   %bell = getelementptr i64, ptr %control, i64 32
   %stop.p = getelementptr i64, ptr %control, i64 33
   %idle = getelementptr i64, ptr %control, i64 48
+  %since = alloca i64
+  store i64 0, ptr %since
   br label %top
 top:
   %heard = load atomic i32, ptr %bell acquire, align 4
@@ -214,7 +255,7 @@ top:
   %over = icmp ne i64 %stop, 0
   br i1 %over, label %exit, label %work
 work:
-  call void @serve(ptr %control, i1 true)
+  call void @serve(ptr %control, i1 true, ptr %since)
   br label %spin
 spin:
   %k = phi i64 [0, %work], [%k1, %more]
@@ -286,6 +327,7 @@ class Team:
             self._finish.detach()  # they belong to the process that this one was forked from
         words = _aligned(_CONTROL_WORDS)
         words[:2] = self._tasks.ctypes.data, len(self._tasks)
+        _allow(words[-_CORES // 64 :])
         handles: list[int] = []
         self._control, self._pid = words.ctypes.data, os.getpid()
         keep = (words, self._tasks, self._keep, self._code)
@@ -320,6 +362,12 @@ def _aligned(words: int) -> Array:
     """That many zeros from the start of a cache line on."""
     memory = np.zeros(words + _LINE, np.int64)
     return memory[-(memory.ctypes.data // 8) % _LINE :][:words]
+
+
+def _allow(words: Array) -> None:
+    """Set the bits of the cores that this process may use."""
+    for core in os.sched_getaffinity(0):
+        words.view(np.uint8)[core // 8] |= np.uint8(1 << core % 8)
 
 
 @cache

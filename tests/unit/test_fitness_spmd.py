@@ -96,7 +96,8 @@ def test_only_calls_that_are_worth_it_and_can_be_split_are():
     assert one_call(100 * spmd.WORTH, 1) == 1
     assert one_call(100 * spmd.WORTH, 3) == 3
     assert one_call(100 * spmd.WORTH, 100, role="workspace") == 1
-    assert one_call(10_000 * spmd.WORTH, 10_000) == 32
+    assert one_call(10 * spmd.LONG, 100) == 10
+    assert one_call(5 * spmd.GRAIN, 100) == 4
 
 
 def independent(costs: tuple[int, ...]) -> list[list[list[int]]]:
