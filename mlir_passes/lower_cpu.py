@@ -23,7 +23,7 @@ from mlir_passes.kernels.read import read
 from mlir_passes.kernels.schedule import Schedule
 from mlir_passes.llvm import host, object_from_ir
 from mlir_passes.objects import PIPELINE_VERSION, KernelObject
-from mlir_passes.outline import MAIN, ROOT, START
+from mlir_passes.outline import INPLACE
 
 _ALIGN = 64
 _BUFFERIZE = (
@@ -91,8 +91,10 @@ def machine() -> Machine:
 def _by_emitter(
     kernel: KernelText, key: str, context: ir.Context, schedules: Sequence[Schedule] | None
 ) -> KernelObject:
-    nest = read_nest(kernel, context)
-    aliased = frozenset(position for pair in kernel.inplace for position in pair)
+    module = parse(kernel.text, context, "compile")
+    func_op = function(module, PLACEHOLDER)
+    nest = collapse(read(func_op))
+    aliased = _aliased(func_op)
     chosen = schedules or defaults(nest, machine())
     text, shards = emit(nest, chosen, symbol(key), aliased)
     module = parse(text, context, "compile")
@@ -102,24 +104,16 @@ def _by_emitter(
 
 def _by_loops(kernel: KernelText, key: str, context: ir.Context) -> KernelObject:
     module = parse(kernel.text.replace(PLACEHOLDER, symbol(key)), context, "compile")
-    _strip_marks(module)
     run_passes(module, _BUFFERIZE, "compile")
     workspace = _workspace(module, symbol(key))
+    _mark_arguments(function(module, symbol(key)))
     _copies_to_linalg(module)
     if _has(module, "memref.alloc"):
         run_passes(module, _DEALLOCATE, "compile")
     run_passes(module, _LOOPS, "compile")
     store_i1_as_i8(module)
-    _mark_arguments(function(module, symbol(key)))
     run_passes(module, _TO_LLVM, "compile")
     return KernelObject(object_from_ir(translate(module.operation)), workspace)
-
-
-def _strip_marks(module: ir.Module) -> None:
-    for op in walk(module.operation):
-        for mark in (MAIN, ROOT, START):
-            if mark in op.attributes:
-                del op.attributes[mark]
 
 
 def _has(module: ir.Module, name: str) -> bool:
@@ -173,8 +167,13 @@ def _copies_to_linalg(module: ir.Module) -> None:
 
 
 def _mark_arguments(func_op: Any) -> None:
-    """Say that arguments do not overlap. In-place kernels pass one buffer twice; they read every element
-    before they write it and no other, so that the promise changes nothing for them."""
-    promise = ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()})
-    count = len(body(func_op).arguments)
-    func_op.attributes["arg_attrs"] = ir.ArrayAttr.get([promise] * count)
+    """Say that arguments do not overlap, but for those that may be one buffer with another."""
+    promise, none = ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()}), ir.DictAttr.get({})
+    count, shared = len(body(func_op).arguments), _aliased(func_op)
+    func_op.attributes["arg_attrs"] = ir.ArrayAttr.get([none if i in shared else promise for i in range(count)])
+
+
+def _aliased(func_op: Any) -> frozenset[int]:
+    """Arguments that may be one buffer with another."""
+    marks = list(func_op.attributes["arg_attrs"]) if "arg_attrs" in func_op.attributes else []
+    return frozenset(i for i, found in enumerate(marks) if INPLACE in found)

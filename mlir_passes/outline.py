@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from mlir import ir
 
 from mlir_passes.graph import PLACEHOLDER, KernelText
 from mlir_passes.ir_tools import captured, map_operands, producer, tensor_type
-from mlir_passes.linalg_ops import flops, identity_use, is_contraction, is_elementwise
+from mlir_passes.linalg_ops import flops, identity_use, is_elementwise
 
-MAIN, ROOT, START = "contraction", "root", "start"  # attributes that a kernel's transform script looks for
+INPLACE = "kernel.inplace"  # marks arguments that may be one buffer with another
 
 Taken = Mapping[Any, list[Any]]  # the ops of a group, each with the values that its regions take from the step
 
@@ -22,7 +22,8 @@ def outline(kind: str, ops: Sequence[Any], is_helper: Callable[[Any], bool]) -> 
     outputs = [r for op in ops for r in op.results if any(_owner(u, op.block) not in members for u in r.uses)]
     taken = {op: captured(op) for op in ops}
     inputs, helpers = _needs(ops, taken, is_helper)
-    text = _function(taken, helpers, inputs, outputs)
+    inplace = _inplace(taken, inputs, outputs, kind == "rows")
+    text = _function(taken, helpers, inputs, outputs, {position for pair in inplace for position in pair})
     sizes = [_bytes(v) for v in outputs]
     kernel = KernelText(
         kind=kind,
@@ -32,7 +33,7 @@ def outline(kind: str, ops: Sequence[Any], is_helper: Callable[[Any], bool]) -> 
         flops=sum(flops(op) for op in ops),
         bytes_read=sum(map(_bytes, inputs)),
         bytes_written=sum(sizes),
-        inplace=_inplace(taken, inputs, outputs),
+        inplace=inplace,
     )
     return kernel, inputs, outputs
 
@@ -73,7 +74,9 @@ def _needs(ops: Sequence[Any], taken: Taken, is_helper: Callable[[Any], bool]) -
     return inputs, helpers
 
 
-def _function(taken: Taken, helpers: Sequence[Any], inputs: list[Any], outputs: list[Any]) -> str:
+def _function(
+    taken: Taken, helpers: Sequence[Any], inputs: list[Any], outputs: list[Any], shared: Collection[int]
+) -> str:
     ops = list(taken)
     context = ops[0].context
     module = ir.Module.create(ir.Location.unknown(context))
@@ -84,6 +87,7 @@ def _function(taken: Taken, helpers: Sequence[Any], inputs: list[Any], outputs: 
             attributes={
                 "sym_name": ir.StringAttr.get(PLACEHOLDER),
                 "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, [])),
+                "arg_attrs": _marks(len(types), shared),
             },
             regions=1,
         )
@@ -98,7 +102,6 @@ def _function(taken: Taken, helpers: Sequence[Any], inputs: list[Any], outputs: 
                 new = op.clone().operation
                 map_operands(new, inside, deep=op not in taken or bool(taken[op]))
                 inside.update(zip(op.results, new.results, strict=True))
-                _mark(op, new, is_root=op == ops[-1])
                 _write_to_place(op, new, places)
             for value, argument in zip(outputs, targets, strict=True):
                 ir.Operation.create(
@@ -124,20 +127,6 @@ def _as_tensor(wanted: Any, memref: Any, writable: bool) -> Any:
     ).result
 
 
-def _mark(op: Any, new: Any, is_root: bool) -> None:
-    """Mark the last op, the contraction, and the fill that the contraction starts from, made its own."""
-    if is_root:
-        new.attributes[ROOT] = ir.UnitAttr.get()
-    if not is_contraction(op):
-        return
-    new.attributes[MAIN] = ir.UnitAttr.get()
-    start = producer(new.operands[2])
-    if start is not None and start.name == "linalg.fill":
-        own = start.clone(ip=ir.InsertionPoint(new)).operation
-        own.attributes[START] = ir.UnitAttr.get()
-        new.operands[2] = own.results[0]
-
-
 def _write_to_place(op: Any, new: Any, places: dict[Any, Any]) -> None:
     """Let a linalg op that makes an output start from the output's own memory, where its old start was storage."""
     if not op.name.startswith("linalg."):
@@ -157,14 +146,32 @@ def _write_to_place(op: Any, new: Any, places: dict[Any, Any]) -> None:
             new.operands[first + index] = own.results[0]
 
 
-def _inplace(taken: Taken, inputs: list[Any], outputs: list[Any]) -> tuple[tuple[int, int], ...]:
+def _marks(count: int, shared: Collection[int]) -> ir.ArrayAttr:
+    unit = {INPLACE: ir.UnitAttr.get()}
+    return ir.ArrayAttr.get([ir.DictAttr.get(unit if i in shared else {}) for i in range(count)])
+
+
+def _inplace(taken: Taken, inputs: list[Any], outputs: list[Any], rows: bool) -> tuple[tuple[int, int], ...]:
+    """Pairs (input, output) that may be one buffer: each element of the input is read only by the op that makes
+    the output's same element, or by one before it; in a kernel of rows, which runs phase by phase, by that op alone."""
     ops = list(taken)
-    if len(outputs) != 1 or not is_elementwise(ops[-1]) or outputs[0] != ops[-1].results[0]:
-        return ()
     pairs: list[tuple[int, int]] = []
     for index, value in enumerate(inputs):
-        uses = [(op, i) for op in ops for i, v in enumerate(op.operands) if v == value]
-        aligned = all(is_elementwise(op) and identity_use(op, i) for op, i in uses)
-        if uses and aligned and not any(value in c for c in taken.values()) and _bytes(value) == _bytes(outputs[0]):
-            pairs.append((index, len(inputs)))
+        readers = [number for number, op in enumerate(ops) if value in list(op.operands)]
+        if not readers or any(value in found for found in taken.values()):
+            continue
+        if not all(_reads_aligned(ops[number], value) for number in readers):
+            continue
+        for place, output in enumerate(outputs):
+            maker = next(number for number, op in enumerate(ops) if output in list(op.results))
+            in_time = readers == [maker] if rows else max(readers) <= maker
+            same = _memref(value).shape == _memref(output).shape and _bytes(value) == _bytes(output)
+            if in_time and same and is_elementwise(ops[maker]):
+                pairs.append((index, len(inputs) + place))
     return tuple(pairs)
+
+
+def _reads_aligned(op: Any, value: Any) -> bool:
+    """Whether an elementwise op reads `value` only at the element that it writes."""
+    places = [i for i, v in enumerate(op.operands) if v == value]
+    return is_elementwise(op) and all(identity_use(op, i) for i in places)

@@ -1,37 +1,24 @@
-"""Cut a step into fused kernels: contraction + epilogue, elementwise, reduction; identical kernels once.
+"""Cut a step into fused kernels (`groups.py`); identical kernels once.
 
 `docs/architecture.md` says how a step is cut. The result is plain data (`graph.KernelGraph`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Any
 
 from mlir import ir
 
 from mlir_passes.fusion import copy_generic, fuse
 from mlir_passes.graph import Call, KernelGraph, KernelText
-from mlir_passes.ir_tools import body, function, iterators, operations, producer, tensor_type
-from mlir_passes.linalg_ops import identity_use, is_contraction, is_elementwise
+from mlir_passes.groups import Group, groups
+from mlir_passes.ir_tools import body, function, operations, producer, tensor_type
 from mlir_passes.outline import outline
 from mlir_passes.space import TensorType
 
 VIEWS = ("tensor.expand_shape", "tensor.collapse_shape")
 _REMATERIALISED = ("arith.constant", "tensor.empty", "linalg.fill")
-
-
-@dataclass
-class Group:
-    """Ops that become one kernel; `root` is the last one."""
-
-    kind: str
-    ops: list[Any] = field(default_factory=list[Any])
-
-    @property
-    def root(self) -> Any:
-        return self.ops[-1]
 
 
 def partition(module: ir.Module, entry: str, n_state: int) -> KernelGraph:
@@ -40,7 +27,8 @@ def partition(module: ir.Module, entry: str, n_state: int) -> KernelGraph:
         fuse(module, entry)
         block = body(function(module, entry))
         _give_returns_storage(block, n_state)
-        return _graph(block, _groups(operations(block)))
+        work = operations(block)[:-1]
+        return _graph(block, groups(work, lambda op: op.name in VIEWS or is_helper(op), storage_of))
 
 
 def is_helper(op: Any) -> bool:
@@ -75,53 +63,6 @@ def _give_returns_storage(block: Any, n_state: int) -> None:
             terminator.operands[index] = value
             source = value
         taken.append(source)
-
-
-def _groups(ops: Sequence[Any]) -> list[Group]:
-    """Groups in an order that respects every use."""
-    groups: list[Group] = []
-    home: dict[Any, Group] = {}
-    for op in ops[:-1]:
-        if is_helper(op) or op.name in VIEWS:
-            continue
-        group = _contraction_to_join(op, home)
-        if group is None:
-            group = Group(_kind(op))
-            groups.append(group)
-        group.ops.append(op)
-        home[op] = group
-    position = {op: i for i, op in enumerate(ops)}
-    return sorted(groups, key=lambda g: position[g.root])
-
-
-def _kind(op: Any) -> str:
-    if op.name != "linalg.generic":
-        return "scf" if op.name.startswith("scf.") else "move"
-    if is_contraction(op):
-        return "contraction"
-    return "elementwise" if "r" not in iterators(op) else "reduction"
-
-
-def _contraction_to_join(op: Any, home: dict[Any, Group]) -> Group | None:
-    """The contraction group whose last result is read by `op` alone, element by element.
-
-    An op on i1 stays out: contractions are vectorised, and a vector of i1 has no stored form (`i1_storage`).
-    """
-    if not is_elementwise(op) or any(_is_i1(v) for v in (*op.operands, *op.results)):
-        return None
-    for index, operand in enumerate(op.operands):
-        source = producer(operand)
-        group = home.get(source) if source is not None else None
-        if group is None or group.kind != "contraction" or group.root != source:
-            continue
-        if len(list(operand.uses)) == 1 and identity_use(op, index):
-            return group
-    return None
-
-
-def _is_i1(value: Any) -> bool:
-    found = tensor_type(value.type)
-    return found is not None and found.element == "i1"
 
 
 def _graph(block: Any, groups: Iterable[Group]) -> KernelGraph:

@@ -91,6 +91,7 @@ class _Emitter:
         self._aliased = aliased
         self._code = Code()
         self._scopes: list[dict[object, str]] = [{}]
+        self._row_scope = self._scopes[0]  # what later phases of a row may use
         self._at: dict[int, str | int] = {}  # where each loop is: a name, or a number
         self._memory: dict[str, str] = {}
         self._written: set[str] = set()
@@ -146,6 +147,7 @@ class _Emitter:
     # loops
 
     def _row(self, _: Offsets) -> None:
+        self._row_scope = self._scopes[-1]
         for phase, schedule in zip(self._nest.phases, self._schedules, strict=True):
             self._phase(phase, schedule, sharded=False)
 
@@ -392,7 +394,9 @@ class _Emitter:
 
     def _remember_total(self, reduction: int, offsets: Offsets, piece: Piece, value: str, loop: int) -> None:
         node = self._nest.add(Total(reduction, self._nest.reductions[reduction].element))
-        self._scopes[-1][self._key(node, offsets, piece, loop)] = value
+        for_row = self._nest.loops_of(node) == frozenset(self._nest.rows)
+        scope = self._row_scope if for_row else self._scopes[-1]
+        scope[self._key(node, offsets, piece, loop)] = value
 
     # values
 

@@ -45,12 +45,13 @@ Linear = tuple[dict[int, int], int, dict[int, int]]  # coefficient by loop, cons
 class _Value:
     """A tensor made in the kernel: its scalar node, the loops that are its dimensions, the phase that makes it.
 
-    phase -1: a value of a row, which every later phase may use.
+    phase -1: a value of a row, which every phase after `origin` may use.
     """
 
     node: int
     dims: tuple[int, ...]
     phase: int
+    origin: int
 
 
 def read(func_op: Any) -> Nest:
@@ -177,7 +178,7 @@ class _Reader:
         self._phase_stores.append([])
         return len(self._phase_loops) - 1
 
-    def _place(self, sizes: list[int], kinds: str, dims: list[int]) -> tuple[int, list[int]]:
+    def _place(self, op: Any, sizes: list[int], kinds: str, dims: list[int]) -> tuple[int, list[int]]:
         """The phase that an op joins, and its loops there; dims: which of its loops are the result's dimensions."""
         rows, nest, last = self._nest.rows, self._nest, len(self._phase_loops) - 1
         inner = sizes[len(rows) :]
@@ -190,7 +191,8 @@ class _Reader:
                 if [nest.sizes[loop] for loop in order] == inner and (not reduced or not rows):
                     return last, [*rows, *order]
             elif reduced and [nest.sizes[loop] for loop in own] == inner:
-                same = "".join("r" if loop in reduced else "p" for loop in (*rows, *own)) == kinds
+                needs = any(v in self._values and self._values[v].origin == last for v in op.operands)
+                same = not needs and "".join("r" if loop in reduced else "p" for loop in (*rows, *own)) == kinds
                 if same and self._result_order(last) == [own[d - len(rows)] for d in dims if d >= len(rows)]:
                     return last, [*rows, *own]
         loops = [nest.loop(size) for size in inner]
@@ -215,7 +217,7 @@ class _Reader:
             raise NotCovered("results of one op in different orders")
         if "r" not in kinds and dims != list(range(len(kinds))):
             raise NotCovered("an elementwise op that permutes its result")
-        phase, loops = self._place(sizes, kinds, dims)
+        phase, loops = self._place(op, sizes, kinds, dims)
         block = op.regions[0].blocks[0]
         scalars: dict[Any, int] = {}
         for number, argument in enumerate(list(block.arguments)[:inputs]):
@@ -292,7 +294,7 @@ class _Reader:
         inner = [loop for loop in dims if loop not in self._nest.rows]
         if phase >= 0 and self._nest.rows and not inner:
             phase = -1
-        self._values[result] = _Value(node, dims, phase)
+        self._values[result] = _Value(node, dims, phase, here)
         for name in self._targets.get(result, []):
             shape = ir.RankedTensorType(result.type).shape
             access = self._access(name, shape, [({loop: 1}, 0, {}) for loop in dims])

@@ -64,10 +64,15 @@ def test_matmul_costs_two_flops_a_term_and_each_operand_once():
     assert (kernel.bytes_read, kernel.bytes_written) == (4 * (12 + 20), 4 * 15)
 
 
-def test_contraction_whose_result_is_read_twice_keeps_its_epilogue_apart():
+def test_contraction_whose_result_is_read_twice_writes_it_beside_its_epilogue():
     code = product("c", "%a", "%b") + bias_relu("r", "%c")
     text = step_of(code, f"{AB}, %bias: tensor<5xf32>", "%c, %r", "tensor<3x5xf32>, tensor<3x5xf32>")
-    assert kinds(cut(text)) == ["contraction", "elementwise"]
+    (kernel,) = cut(text).kernels
+    assert (kernel.kind, kernel.inputs, kernel.outputs) == ("contraction", 3, 2)
+    a, b, bias = floats(3, 4), floats(4, 5), floats(5)
+    plain, epilogue = run(text, a, b, bias)
+    np.testing.assert_allclose(plain, a.astype(np.float64) @ b, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(epilogue, np.maximum(plain + bias, 0))
 
 
 def test_elementwise_producer_stays_out_of_the_contractions_loop():
@@ -231,7 +236,7 @@ def test_reshape_of_a_fill_is_made_where_it_is_used():
 
 
 @pytest.mark.parametrize("mask", ["made", "read"])
-def test_mask_of_i1_stays_out_of_the_contraction(mask: str):
+def test_mask_of_i1_is_made_and_read_by_the_contraction(mask: str):
     out = "tensor<8x16xi1>" if mask == "made" else "tensor<8x16xf32>"
     body = {
         "made": "%b = arith.cmpf ogt, %p, %zero : f32\n    linalg.yield %b : i1",
@@ -253,7 +258,7 @@ def test_mask_of_i1_stays_out_of_the_contraction(mask: str):
   }} -> {out}
   return %r : {out}
 }}"""
-    assert kinds(cut(text)) == ["contraction", "elementwise"]
+    assert kinds(cut(text)) == ["contraction"]
     a, w, chosen = floats(8, 4), floats(4, 16), floats(8, 16) > 0
     (got,) = run(text, a, w, chosen)
     exact = a.astype(np.float64) @ w
