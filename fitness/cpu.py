@@ -17,7 +17,7 @@ import numpy as np
 
 from fitness.errors import FitnessError
 from fitness.loader import Loader
-from fitness.spmd import Phase, Slices, schedule
+from fitness.spmd import Phase, Slices, orders, schedule
 from fitness.team import Team, row_call
 from mlir_passes import llvm
 from mlir_passes.program import Buffer, Plan, Program
@@ -86,9 +86,9 @@ class CpuRunner:
         phases = schedule(program.plan, kernels, threads) if threads > 1 else ()
         busy = max(map(len, phases), default=1)
         if busy > 1:
-            table = self._rows(program, [part for phase in phases for task in phase for part in task])
-            tasks = _tasks(phases, table)
-            return Team(tasks, table.shape[1] - 1, min(threads, busy) - 1, (self._room, self._loader, table)).run
+            table = self._rows(program, [part for phase in phases for task in phase for part in task.parts])
+            keep = (self._room, self._loader, table)
+            return Team(_tasks(phases, table), np.array(orders(phases, threads)), table.shape[1] - 1, keep).run
         table = self._rows(program, [Slices(i, 0, kernels[call.kernel].shards) for i, call in enumerate(calls)])
         loop = _loop(table.shape[1] - 1)
         return lambda times: loop.function(table.ctypes.data, len(table), times)
@@ -192,14 +192,14 @@ def _address(array: Array, offset: int) -> c.c_void_p:
 
 def _tasks(phases: Sequence[Phase], table: Array) -> Array:
     """The tasks as `Team` wants them; the table has their rows one after the other."""
-    tasks: list[tuple[int, int, int, bool]] = []
+    tasks: list[tuple[int, int, int, int, bool]] = []
     row = 0
     for phase in phases:
-        before = len(tasks)
-        for number, task in enumerate(phase):
+        first = len(tasks)
+        for task in phase:
             address = table.ctypes.data + row * table.strides[0]
-            tasks.append((address, len(task), before, number == 0 and len(phase) > 1))
-            row += len(task)
+            tasks.append((address, len(task.parts), first, first + len(phase), len(phase) > 1))
+            row += len(task.parts)
     return np.array(tasks, np.int64)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fitness.profile import Profile
 from fitness.result import Measure
-from fitness.spmd import pieces
+from fitness.spmd import pieces, useful
 from mlir_passes.program import Program
 
 RAPL = Path("/sys/class/powercap")
@@ -16,15 +16,16 @@ RAPL = Path("/sys/class/powercap")
 def energy(program: Program, profile: Profile, threads: int = 1) -> Measure:
     """Joules of one step: the calls' arithmetic and traffic, and static power over the modelled time.
 
-    Work takes the same joules on any core. Static power is that of all `threads` cores for the whole step, also
-    while some wait: threads save static energy only where they shorten the step as much as they multiply cores.
+    Work takes the same joules on any core. Static power is that of all cores that have a thread of the step, for the
+    whole step, also while some wait: at best, threads take as much of it as one does.
     """
     level = profile.level(program.plan.peak_bytes)
     kernels = [program.kernels[call.kernel] for call in program.plan.calls]
     moved = [k.bytes_read + k.bytes_written for k in kernels]
     dynamic = [k.flops * profile.flop.value + b * level.energy.value for k, b in zip(kernels, moved, strict=True)]
-    static = profile.static.value * threads * modelled_s(program, profile, threads)
-    shared = f", {threads} threads" if threads > 1 else ""
+    used = useful(program.plan, program.kernels, threads)
+    static = profile.static.value * used * modelled_s(program, profile, used)
+    shared = f", {threads} threads" if threads > 1 else ""  # as asked for: one method for all variants of a run
     return Measure(math.fsum((*dynamic, static)), f"model:{profile.name}{shared}")
 
 

@@ -20,6 +20,9 @@ from mlir_passes.program import Kernel, KernelCall, Plan
 # 80 us more. It is best with 2 to 4 tasks a thread: 1.83 times the speed of one thread; 1.73 with 1, 1.72 with 16.
 WORTH = 150_000  # 3 us at least: split over two it gains more than two tasks cost
 GRAIN = 50_000  # 1 us at least
+LEAST = (
+    5_000_000  # of a step, 100 us: where cores are far apart (220 ns for a cache line), digits (2.5 M) loses a third
+)
 LONG = 2_000_000  # 1 ms at most: a thread gives way between tasks, in time before the system takes its core away
 _PER_THREAD = 4
 
@@ -33,7 +36,14 @@ class Slices:
     end: int
 
 
-Task = tuple[Slices, ...]  # done in order by one thread
+@dataclass(frozen=True)
+class Task:
+    """What one thread does, in order. owner: the thread that tries it first, because its data may be in that cache."""
+
+    parts: tuple[Slices, ...]
+    owner: int
+
+
 Phase = tuple[Task, ...]
 
 
@@ -54,10 +64,14 @@ class _Open:
     ranges: list[_Range]
     cost: float
     piece: bool
+    middle: float  # of a piece's slices, as a fraction of all
 
 
 def schedule(plan: Plan, kernels: Mapping[str, Kernel], threads: int) -> tuple[Phase, ...]:
-    """Phases that do all calls of the plan as if one after the other. Costly tasks come first in their phase."""
+    """Phases that do all calls of the plan as if one after the other. Costly calls come first in their phase."""
+    if useful(plan, kernels, threads) == 1:
+        whole = tuple(Slices(i, 0, kernels[call.kernel].shards) for i, call in enumerate(plan.calls))
+        return ((Task(whole, 0),),) if whole else ()
     phases: list[list[_Open]] = [[]]
     for number, call in enumerate(plan.calls):
         kernel = kernels[call.kernel]
@@ -73,11 +87,40 @@ def schedule(plan: Plan, kernels: Mapping[str, Kernel], threads: int) -> tuple[P
             phases.append([])
         cuts = [kernel.shards * k // count for k in range(count + 1)]
         phases[-1] += [
-            _Open([Slices(number, begin, end)], list(ranges), cost(kernel) / count, count > 1)
+            _Open(
+                [Slices(number, begin, end)],
+                list(ranges),
+                cost(kernel) / count,
+                count > 1,
+                (begin + end) / 2 / kernel.shards,
+            )
             for begin, end in pairwise(cuts)
         ]
-    by_cost = [sorted(phase, key=lambda task: -task.cost) for phase in phases if phase]
-    return tuple(tuple(tuple(task.slices) for task in phase) for phase in by_cost)
+    return tuple(_owned(phase, threads) for phase in phases if phase)
+
+
+def orders(phases: Sequence[Phase], threads: int) -> list[list[tuple[int, int]]]:
+    """For each thread, the tasks as it tries them, each with the place in this list to go on at if it is claimed.
+
+    In each phase its own come first, in order; then, thread by thread, those of others from the last one on. Where one
+    of them is claimed, so are those before it, or another thread is about to claim them.
+    """
+    found: list[list[tuple[int, int]]] = [[] for _ in range(threads)]
+    first = 0
+    for phase in phases:
+        owned = [[first + i for i, task in enumerate(phase) if task.owner == thread] for thread in range(threads)]
+        for thread, order in enumerate(found):
+            order += [(task, len(order) + i) for i, task in enumerate(owned[thread], 1)]
+            for other in (*owned[thread + 1 :], *owned[:thread]):
+                after = len(order) + len(other)
+                order += [(task, after) for task in reversed(other)]
+        first += len(phase)
+    return found
+
+
+def useful(plan: Plan, kernels: Mapping[str, Kernel], threads: int) -> int:
+    """How many of `threads` can speed the step up: one if all its calls together are cheap."""
+    return threads if sum(cost(kernels[call.kernel]) for call in plan.calls) >= LEAST else 1
 
 
 def cost(kernel: Kernel) -> int:
@@ -92,6 +135,22 @@ def pieces(plan: Plan, call: KernelCall, kernel: Kernel, threads: int) -> int:
         return 1
     fair = max(min(cost(kernel) // GRAIN, _PER_THREAD * threads), cost(kernel) // LONG)
     return min(kernel.shards, max(threads, fair // threads * threads))
+
+
+def _owned(phase: Sequence[_Open], threads: int) -> Phase:
+    """The pieces of a call go to the threads in equal ranges, the same for every call; the rest where least is."""
+    load = [0.0] * threads
+    owners: dict[int, int] = {}
+    for number, task in enumerate(phase):
+        if task.piece:
+            owners[number] = int(threads * task.middle)
+            load[owners[number]] += task.cost
+    by_cost = sorted(range(len(phase)), key=lambda number: -phase[number].cost)
+    for number in by_cost:
+        if number not in owners:
+            owners[number] = load.index(min(load))
+            load[owners[number]] += phase[number].cost
+    return tuple(Task(tuple(phase[number].slices), owners[number]) for number in by_cost)
 
 
 def _place(phase: Sequence[_Open], rivals: Sequence[_Open], kernel: Kernel) -> _Open | None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,15 @@ from mlir_passes.program import Buffer, Kernel, KernelCall, Plan
 ROOT = Path(__file__).resolve().parents[2]
 ARENA = 12
 COSTS = (0, spmd.WORTH // 3, spmd.WORTH, 100 * spmd.WORTH)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def usual_least() -> Iterator[int]:
+    """Even the cheapest step is shared here; the usual limit."""
+    with pytest.MonkeyPatch.context() as patch:
+        least = spmd.LEAST
+        patch.setattr(spmd, "LEAST", 0)
+        yield least
 
 
 @st.composite
@@ -55,11 +65,13 @@ def test_a_schedule_does_every_slice_once_and_orders_all_that_conflicts(
 ):
     plan, kernels = made
     phases = spmd.schedule(plan, kernels, threads)
+    tasks = sum(len(phase) for phase in phases)
+    assert all(sorted(t for t, _ in order) == list(range(tasks)) for order in spmd.orders(phases, threads))
     where: dict[int, list[tuple[int, int, int]]] = {}
     done: dict[int, list[tuple[int, int]]] = {}
     for p, phase in enumerate(phases):
         for t, task in enumerate(phase):
-            for k, part in enumerate(task):
+            for k, part in enumerate(task.parts):
                 where.setdefault(part.call, []).append((p, t, k))
                 done.setdefault(part.call, []).append((part.begin, part.end))
     for number, call in enumerate(plan.calls):
@@ -100,13 +112,19 @@ def test_only_calls_that_are_worth_it_and_can_be_split_are():
     assert one_call(5 * spmd.GRAIN, 100) == 4
 
 
+def test_a_cheap_step_is_left_to_one_thread(usual_least: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(spmd, "LEAST", usual_least)
+    assert one_call(usual_least - 1, 100) == 1
+    assert one_call(usual_least, 100) == 8
+
+
 def independent(costs: tuple[int, ...]) -> list[list[list[int]]]:
     """Calls (by number) of the tasks of the phases of whole calls on buffers of their own."""
     buffers = tuple(Buffer(f"b{i}", "state", 64 * i, 4, (1,), "float32") for i in range(len(costs)))
     kernels = {f"k{i}": Kernel(f"k{i}", "", "toy", "", cost, 0, 0) for i, cost in enumerate(costs)}
     plan = Plan(buffers, tuple(KernelCall(f"k{i}", (i,)) for i in range(len(costs))), (), (), (), 1 << 20)
     phases = spmd.schedule(plan, kernels, 2)
-    return [[[part.call for part in task] for task in phase] for phase in phases]
+    return [[[part.call for part in task.parts] for task in phase] for phase in phases]
 
 
 def test_costly_whole_calls_that_are_independent_run_at_once_and_cheap_ones_stay_together():
@@ -258,7 +276,7 @@ except KeyboardInterrupt:
 def test_an_unsplit_kernel_may_ignore_its_slices():
     program = mill()
     whole = {key: replace(kernel, shards=1) for key, kernel in program.kernels.items()}
-    assert spmd.schedule(program.plan, whole, 2) == ((tuple(spmd.Slices(i, 0, 1) for i in range(6)),),)
+    assert spmd.schedule(program.plan, whole, 2) == ((spmd.Task(tuple(spmd.Slices(i, 0, 1) for i in range(6)), 0),),)
 
 
 def thread_count() -> int:
