@@ -37,12 +37,12 @@ def masked_bytes(length: int, share: float = 0.15, rows: tuple[int, int, int] = 
     return splits
 
 
-def standard_library(folder: Path | None = None) -> dict[str, bytes]:
+def standard_library() -> dict[str, bytes]:
     """The bytes of the library's .py files by split: of ten files eight to train, by a hash of the file's name.
 
     They differ between versions of Python.
     """
-    folder = folder or Path(sysconfig.get_path("stdlib"))
+    folder = Path(sysconfig.get_path("stdlib"))
     texts: dict[str, list[bytes]] = {name: [] for name in SPLITS}
     for path in sorted(folder.rglob("*.py")):
         name = path.relative_to(folder)

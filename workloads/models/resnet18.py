@@ -58,7 +58,7 @@ workload = Workload(
     init=init,
     step=sgd_with_statistics(network, learning_rate=0.03),
     predict=lambda state, x: network(state["params"], x, state["running"])[0],
-    data=partial(fashion_mnist_32, channels=3, validation_rows=400),
+    data=partial(fashion_mnist_32, channels=3, validation_rows=300),
     batch_size=4,
     eval_batch=100,
     quality=Quality(kind="accuracy", steps=50),
