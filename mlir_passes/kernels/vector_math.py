@@ -4,9 +4,8 @@ Each bound is the largest error found in units in the last place (ulp) of the fl
 float32 values (`math.powf`: over random ones). NaN gives NaN; an overflow gives infinity. Denormal arguments
 and results are exact to their own last place, as long as the thread does not flush them to zero.
 
-The polynomials are minimax fits of relative error by Lawson's reweighted least squares in float64 on 2001 Chebyshev
-points; coefficients were rounded to float32 one by one, lowest first, with a refit of the rest after each. The rational
-functions (tanh, erf) are linearised fits of the same kind with the last denominator as weight. Reductions of the
+The polynomials are minimax fits of relative error by Lawson's reweighted least squares in float64 on 2001 or more Chebyshev
+points; coefficients were rounded to float32 one by one, lowest first, with a refit of the rest after each. Reductions of the
 argument follow Cody and Waite, "Software Manual for the Elementary Functions" (1980), with fused multiply-add.
 Rounding to an integer is an addition of 1.5 * 2^23, whose low mantissa bits then hold that integer.
 """
@@ -72,12 +71,21 @@ _LOG2_QUOTIENT = (0.961796641, 0.577090621, 0.411261976, 0.347795457)
 # sin(r) / r and cos(r) in r^2 for |r| < 0.82, 6e-9 and 3e-9
 _SIN = (1.0, -0.166666508, 0.00833192468, -0.000194841443)
 _COS = (1.0, -0.5, 0.0416666381, -0.00138869591, 2.43936502e-05)
-# tanh(x) / x in x^2 for |x| <= 9, 2e-8
-_TANH_OVER = (1.0, 0.133810305, 0.00349559376, 2.06091698e-05, 1.33547708e-08)
-_TANH_UNDER = (1.0, 0.467143461, 0.0258770039, 0.000328564382, 7.77660566e-07)
-# erf(x) / x in x^2 for |x| <= 3.93, 2e-8
-_ERF_OVER = (1.12837915, 0.190783607, 0.0527902485, 0.00377959755, 0.000284807983, 2.04196777e-06)
-_ERF_UNDER = (1.0, 0.502410289, 0.114257423, 0.0149974142, 0.00116520922, 3.80040114e-05)
+# sinh(x) / x - 1 in x^2 for |x| <= 9.1, 4e-9 of tanh(x)
+_SINH = (0.0, 0.166666627, 0.00833343714, 0.000198343245, 2.77270101e-06, 2.33590569e-08, 2.27621449e-10)
+# erf(x) / sqrt(1 - erf(x)^2) / x - 1 in x^2 for |x| <= 3.95, 8e-9 of erf(x)
+_ERF = (
+    0.128379151,
+    0.342223018,
+    0.0804538727,
+    0.0126633681,
+    0.00136635569,
+    0.00015526374,
+    2.87908574e-06,
+    2.74581112e-06,
+    -2.08253212e-07,
+    1.64554468e-08,
+)
 
 
 @final
@@ -191,10 +199,11 @@ class _Lanes:
         value = self.select(self.compare("oeq", x, zero), _MINUS_INF, value)
         return self.select(self.compare("olt", x, zero), _NAN, value)
 
-    def odd_ratio(self, x: str, over: Sequence[float], under: Sequence[float]) -> str:
-        """x over(x^2) / under(x^2)."""
-        square = self.mul(x, x)
-        return self.op("arith.divf", self.mul(x, self.horner(square, over)), self.horner(square, under))
+    def saturating(self, x: str, bound: float, coefficients: Sequence[float]) -> str:
+        """g / sqrt(1 + g^2) for g = x + x times the polynomial in x^2, x clamped: rounding errors fade as it nears 1."""
+        x = self.clamp(x, -bound, bound)
+        g = self.fma(x, self.horner(self.mul(x, x), coefficients), x)
+        return self.op("arith.divf", g, self.op("math.sqrt", self.fma(g, g, 1.0)))
 
 
 def _exp(code: Code, operands: Sequence[str], type_text: str) -> str:
@@ -266,16 +275,13 @@ def _log1p(code: Code, operands: Sequence[str], type_text: str) -> str:
 
 
 def _tanh(code: Code, operands: Sequence[str], type_text: str) -> str:
-    """tanh x, 6 ulp; never beyond 1, and 1 for x >= 9."""
-    v = _Lanes(code, type_text)
-    return v.odd_ratio(v.clamp(operands[0], -9.0, 9.0), _TANH_OVER, _TANH_UNDER)
+    """tanh x, 3 ulp; never beyond 1, and 1 for x >= 9.1; from tanh = sinh / sqrt(1 + sinh^2)."""
+    return _Lanes(code, type_text).saturating(operands[0], 9.1, _SINH)
 
 
 def _erf(code: Code, operands: Sequence[str], type_text: str) -> str:
-    """erf x, 6 ulp; never beyond 1, and 1 for x >= 3.93."""
-    v = _Lanes(code, type_text)
-    value = v.odd_ratio(v.clamp(operands[0], -3.93, 3.93), _ERF_OVER, _ERF_UNDER)
-    return v.clamp(value, -1.0, 1.0)
+    """erf x, 3 ulp; never beyond 1, and 1 for x >= 3.95; the same form as tanh."""
+    return _Lanes(code, type_text).saturating(operands[0], 3.95, _ERF)
 
 
 def _rsqrt(code: Code, operands: Sequence[str], type_text: str) -> str:
