@@ -23,7 +23,7 @@ from workloads.prepare import prepare
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workloads", nargs="*", default=["digits", "twofc"])
+    parser.add_argument("workloads", nargs="*", default=["digits", "twofc", "mobilenet"])
     parser.add_argument("--for", dest="seconds", type=int, default=600)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
