@@ -103,6 +103,7 @@ class _Emitter:
         nest, code = self._nest, self._code
         for key, array in nest.arrays.items():
             self._memory[key] = f"%arg{array.argument}" if array.argument >= 0 else f"%{key}"
+        self._invariants()
         if nest.rows:
             self._loops(list(nest.rows), {}, self._row, sharded=True)
         else:
@@ -121,6 +122,19 @@ class _Emitter:
             "}",
         ]
         return "\n".join(text), self.shards
+
+    def _invariants(self) -> None:
+        """Make what depends on no loop once, at the head of the function."""
+        nest = self._nest
+        for phase in nest.phases:
+            self._written |= {s.access.array for s in phase.stores}
+        for phase in nest.phases:
+            for number in sorted(nest.reach(nest.roots(phase))):
+                under = [nest.nodes[n] for n in nest.reach([number])]
+                fixed = not nest.loops_of(number) and not any(isinstance(n, (Carried, Total)) for n in under)
+                loads = [n.access.array for n in under if isinstance(n, Load)]
+                if fixed and isinstance(nest.nodes[number], (Apply, Load)) and not self._written & set(loads):
+                    self._value(number, {}, SCALAR, -1)
 
     def _storage(self) -> tuple[list[str], list[str]]:
         """Globals for constants, and the lines that make them and the temporaries known in the function."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -208,6 +209,9 @@ class _Reader:
     # ops
 
     def _generic(self, op: Any) -> None:
+        if any(inner.name == "scf.if" for inner in operations(op.regions[0].blocks[0])):
+            self._pieces(op)
+            return
         kinds, sizes = iterators(op), loop_sizes(op)
         outputs = len(op.results)
         inputs = len(op.operands) - outputs
@@ -236,6 +240,44 @@ class _Reader:
         for result, yielded in zip(op.results, terminator.operands, strict=True):
             node = self._scalar(yielded, scalars, loops)
             self._made(result, node, tuple(loops), phase)
+
+    def _pieces(self, op: Any) -> None:
+        """An elementwise op that branches on one of its loops (a concatenation): a phase for each range of it."""
+        kinds, sizes = iterators(op), loop_sizes(op)
+        if "r" in kinds or len(op.results) != 1 or len(op.operands) != 1 or self._nest.rows:
+            raise NotCovered("a branch in a body")
+        block = op.regions[0].blocks[0]
+        split, cuts = _cuts(block)
+        bounds = sorted({0, sizes[split], *(c for c in cuts if 0 < c < sizes[split])})
+        shape = list(ir.RankedTensorType(op.results[0].type).shape)
+        for low, high in itertools.pairwise(bounds):
+            own = [self._nest.loop(high - low if d == split else size) for d, size in enumerate(sizes)]
+            phase = self._new_phase(own)
+            scalars: dict[Any, int] = {}
+            self._branches(block, scalars, own, phase, (split, low))
+            node = self._scalar(operations(block)[-1].operands[0], scalars, own)
+            form: list[Linear] = [({loop: 1}, low if d == split else 0, {}) for d, loop in enumerate(own)]
+            for name in self._targets.get(op.results[0], []):
+                self._phase_stores[phase].append(Store(self._access(name, shape, form), node))
+
+    def _branches(
+        self, block: Any, scalars: dict[Any, int], loops: list[int], phase: int, piece: tuple[int, int]
+    ) -> None:
+        """The body of one range, with its branches taken. piece: the loop that is cut, and where the range starts."""
+        for op in operations(block)[:-1]:
+            if op.name == "linalg.index" and ir.IntegerAttr(op.attributes["dim"]).value == piece[0]:
+                start = self._nest.add(Constant(str(piece[1]), "index"))
+                index = self._nest.add(Index(loops[piece[0]]))
+                made = Apply("arith.addi", (index, start), "", "index")
+                scalars[op.results[0]] = self._nest.add(made) if piece[1] else index
+            elif op.name == "scf.if":
+                _, bound = _condition(op)
+                taken = op.regions[0 if piece[1] < bound else 1].blocks[0]
+                self._branches(taken, scalars, loops, phase, piece)
+                for result, value in zip(op.results, operations(taken)[-1].operands, strict=True):
+                    scalars[result] = self._scalar(value, scalars, loops)
+            else:
+                self._body_op(op, scalars, loops, phase)
 
     def _reduce(
         self, op: Any, block: Any, scalars: dict[Any, int], loops: list[int], kinds: str, dims: list[int], phase: int
@@ -356,15 +398,14 @@ class _Reader:
 
     def _extract_slice(self, op: Any) -> None:
         offsets, sizes, strides = _slice(op)
-        del sizes
         shape = list(ir.RankedTensorType(op.results[0].type).shape)
-        source = list(ir.RankedTensorType(op.operands[0].type).shape)
-        if len(shape) != len(source):
-            raise NotCovered("a slice that drops dimensions")
         targets = self._targets.get(op.results[0], [])
         loops = [self._nest.loop(size) for size in shape]
         phase = self._new_phase(loops)
-        form: list[Linear] = [({loop: s}, o, {}) for loop, o, s in zip(loops, offsets, strides, strict=True)]
+        places = _kept(sizes, shape)
+        form: list[Linear] = [({}, offset, {}) for offset in offsets]
+        for loop, place in zip(loops, places, strict=True):
+            form[place] = ({loop: strides[place]}, offsets[place], {})
         node = self._element(op.operands[0], form, phase)
         for name in targets:
             access = self._access(name, shape, [({loop: 1}, 0, {}) for loop in loops])
@@ -373,23 +414,29 @@ class _Reader:
     def _insert_slice(self, op: Any) -> None:
         offsets, sizes, strides = _slice(op)
         shape = list(ir.RankedTensorType(op.results[0].type).shape)
-        if list(ir.RankedTensorType(op.operands[0].type).shape) != list(sizes):
-            raise NotCovered("a slice that drops dimensions")
         targets = self._targets.get(op.results[0], [])
         whole = [(0, 1)] * len(shape)
         if not (producer(op.operands[1]) is not None and producer(op.operands[1]).name == "tensor.empty"):
             self._copy(op.operands[1], targets, shape, whole)
-        self._copy(op.operands[0], targets, shape, list(zip(offsets, strides, strict=True)))
+        inner = list(ir.RankedTensorType(op.operands[0].type).shape)
+        at = list(zip(offsets, strides, strict=True))
+        self._copy(op.operands[0], targets, shape, at, _kept(sizes, inner))
 
-    def _copy(self, source: Any, targets: list[str], shape: list[int], at: list[tuple[int, int]]) -> None:
-        """A phase that stores `source` into the targets at (offset, stride) by dimension."""
+    def _copy(
+        self, source: Any, targets: list[str], shape: list[int], at: list[tuple[int, int]],
+        places: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
+        """A phase that stores `source` into the targets at (offset, stride) by dimension; places: the dimension of
+        the target that each one of the source is, all in order by default."""
         rows = self._nest.rows
         sizes = list(ir.RankedTensorType(source.type).shape)
         own = [self._nest.loop(size) for size in sizes[len(rows) :]]
         loops = [*rows, *own]
         phase = self._new_phase(own)
         node = self._element(source, [({loop: 1}, 0, {}) for loop in loops], phase)
-        form: list[Linear] = [({loop: s}, o, {}) for loop, (o, s) in zip(loops, at, strict=True)]
+        form: list[Linear] = [({}, offset, {}) for offset, _ in at]
+        for loop, place in zip(loops, places or range(len(shape)), strict=True):
+            form[place] = ({loop: at[place][1]}, at[place][0], {})
         for name in targets:
             self._phase_stores[phase].append(Store(self._access(name, shape, form), node))
 
@@ -397,21 +444,23 @@ class _Reader:
 
     def _body(self, block: Any, scalars: dict[Any, int], loops: list[int], phase: int) -> None:
         for op in operations(block)[:-1]:
-            if op.name == "linalg.index":
-                loop = loops[ir.IntegerAttr(op.attributes["dim"]).value]
-                scalars[op.results[0]] = self._nest.add(Index(loop))
-            elif op.name == "tensor.extract":
-                form = [self._linear(self._scalar(i, scalars, loops)) for i in list(op.operands)[1:]]
-                scalars[op.results[0]] = self._element(op.operands[0], form, phase)
-            elif op.name.startswith(("arith.", "math.")) and not op.regions and len(op.results) == 1:
-                operands = tuple(self._scalar(v, scalars, loops) for v in op.operands)
-                if op.name == "arith.constant":
-                    scalars[op.results[0]] = self._nest.add(_constant(op.attributes["value"]))
-                    continue
-                made = Apply(op.name, operands, _attributes(op), str(op.results[0].type))
-                scalars[op.results[0]] = self._nest.add(made)
-            else:
-                raise NotCovered(f"{op.name} in a body")
+            self._body_op(op, scalars, loops, phase)
+
+    def _body_op(self, op: Any, scalars: dict[Any, int], loops: list[int], phase: int) -> None:
+        if op.name == "linalg.index":
+            loop = loops[ir.IntegerAttr(op.attributes["dim"]).value]
+            scalars[op.results[0]] = self._nest.add(Index(loop))
+        elif op.name == "tensor.extract":
+            form = [self._linear(self._scalar(i, scalars, loops)) for i in list(op.operands)[1:]]
+            scalars[op.results[0]] = self._element(op.operands[0], form, phase)
+        elif op.name == "arith.constant":
+            scalars[op.results[0]] = self._nest.add(_constant(op.attributes["value"]))
+        elif op.name.startswith(("arith.", "math.")) and not op.regions and len(op.results) == 1:
+            operands = tuple(self._scalar(v, scalars, loops) for v in op.operands)
+            made = Apply(op.name, operands, _attributes(op), str(op.results[0].type))
+            scalars[op.results[0]] = self._nest.add(made)
+        else:
+            raise NotCovered(f"{op.name} in a body")
 
     def _scalar(self, value: Any, scalars: dict[Any, int], loops: list[int]) -> int:
         if value in scalars:
@@ -467,6 +516,32 @@ class _Reader:
             offset,
             tuple(sorted((node, s) for node, s in nodes.items() if s)),
         )
+
+
+def _cuts(block: Any) -> tuple[int, list[int]]:
+    """The loop that a body's branches ask about, and where they cut it."""
+    branches = [op for op in operations(block) if op.name == "scf.if"]
+    found = [_condition(op) for op in branches]
+    pending = [region.blocks[0] for op in branches for region in op.regions]
+    while pending:
+        inside = [op for op in operations(pending.pop()) if op.name == "scf.if"]
+        found += [_condition(op) for op in inside]
+        pending += [region.blocks[0] for op in inside for region in op.regions]
+    loops = {loop for loop, _ in found}
+    if len(loops) != 1:
+        raise NotCovered("branches on several loops")
+    return loops.pop(), [cut for _, cut in found]
+
+
+def _condition(op: Any) -> tuple[int, int]:
+    """loop, n of a branch that is taken where loop < n."""
+    test = producer(op.operands[0])
+    if test is None or test.name != "arith.cmpi" or ir.IntegerAttr(test.attributes["predicate"]).value not in (2, 6):
+        raise NotCovered("a branch on something else than a loop")
+    index, bound = (producer(v) for v in test.operands)
+    if index is None or bound is None or index.name != "linalg.index" or bound.name != "arith.constant":
+        raise NotCovered("a branch on something else than a loop")
+    return ir.IntegerAttr(index.attributes["dim"]).value, ir.IntegerAttr(bound.attributes["value"]).value
 
 
 def _rows(work: Sequence[Any]) -> int:
@@ -525,6 +600,20 @@ def _slice(op: Any) -> tuple[list[int], list[int], list[int]]:
     if any(v < 0 and v <= -(1 << 62) for values in found for v in values):
         raise NotCovered("a slice at dynamic offsets")
     return found[0], found[1], found[2]
+
+
+def _kept(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
+    """The dimensions of a slice of `sizes` that its tensor of `shape` keeps: it drops some of size 1."""
+    found: list[int] = []
+    wanted = list(shape)
+    for place, size in enumerate(sizes):
+        droppable = size == 1 and len(sizes) - place > len(wanted)
+        if wanted and size == wanted[0] and not (droppable and wanted[0] != 1):
+            found.append(place)
+            wanted.pop(0)
+    if wanted:
+        raise NotCovered("a slice whose dimensions are not those of its tensor")
+    return found
 
 
 def _linear_map(attribute: Any) -> list[Linear]:

@@ -1,12 +1,13 @@
 """Expansions of math functions for f32, on a scalar or on a vector of any lane count, without calls and branches.
 
-Each bound is the largest error found in units in the last place (ulp) of the float32 result against float64, over all
-float32 values (`math.powf`: over random ones). NaN gives NaN; an overflow gives infinity. Denormal arguments
-and results are exact to their own last place, as long as the thread does not flush them to zero.
+Each bound holds for the error in units in the last place (ulp) of the float32 result against float64, checked on
+every ninth float32 value (`math.powf`: on random ones). NaN gives NaN; an overflow gives infinity. Denormal arguments
+and results are kept, within the same bound of their own last place, unless the thread flushes them to zero.
+Fused multiply-add must stay fused: `math-expand-ops` splits it, so `convert-math-to-llvm` is to run before.
 
-The polynomials are minimax fits of relative error by Lawson's reweighted least squares in float64 on 2001 or more Chebyshev
-points; coefficients were rounded to float32 one by one, lowest first, with a refit of the rest after each. Reductions of the
-argument follow Cody and Waite, "Software Manual for the Elementary Functions" (1980), with fused multiply-add.
+The polynomials are minimax fits of relative error by Lawson's reweighted least squares, in float64 on 2001 or more
+Chebyshev points; coefficients were rounded to float32 one by one, lowest first, with a refit of the rest after each.
+Reductions of the argument follow Cody and Waite, "Software Manual for the Elementary Functions" (1980).
 Rounding to an integer is an addition of 1.5 * 2^23, whose low mantissa bits then hold that integer.
 """
 
@@ -200,7 +201,7 @@ class _Lanes:
         return self.select(self.compare("olt", x, zero), _NAN, value)
 
     def saturating(self, x: str, bound: float, coefficients: Sequence[float]) -> str:
-        """g / sqrt(1 + g^2) for g = x + x times the polynomial in x^2, x clamped: rounding errors fade as it nears 1."""
+        """g / sqrt(1 + g^2) for g = x + x p(x^2), x clamped: rounding errors fade as it nears 1."""
         x = self.clamp(x, -bound, bound)
         g = self.fma(x, self.horner(self.mul(x, x), coefficients), x)
         return self.op("arith.divf", g, self.op("math.sqrt", self.fma(g, g, 1.0)))
@@ -303,7 +304,7 @@ def _cos(code: Code, operands: Sequence[str], type_text: str) -> str:
 def _sine(v: _Lanes, x: str, quarters: int) -> str:
     """sin(x + quarters pi/2), by pi/2 in three parts.
 
-    Up to |x| = 6e6 the absolute error is below 1e-6. Beyond, the value means nothing, but is within -1 and 1.
+    Up to |x| = 8e5 the absolute error is below 1e-6. Beyond, the value means nothing, but is within -1 and 1.
     """
     rounded = v.fma(x, 0.636619747, _ROUND)
     n = v.sub(rounded, _ROUND)
