@@ -89,8 +89,9 @@ def alike(one: CpuRunner, more: CpuRunner, steps: int = 20) -> bool:
 
 
 def interleaved(made: Sequence[CpuRunner], windows: int) -> np.ndarray:
-    """Seconds a step of each runner, window by window in turn."""
+    """Seconds a step of each runner, window by window in turn, each from the state that the first has now."""
     counts: list[int] = []
+    state = made[0].read_state()
     for runner in made:
         start = time.perf_counter()
         runner.run(3)
@@ -98,6 +99,7 @@ def interleaved(made: Sequence[CpuRunner], windows: int) -> np.ndarray:
     seconds = np.empty((len(made), windows))
     for window in range(windows):
         for row, (runner, count) in enumerate(zip(made, counts, strict=True)):
+            runner.write_state(state)
             start = time.perf_counter()
             for _ in range(count):
                 runner.run()

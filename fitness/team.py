@@ -212,8 +212,8 @@ finish:
   %long = icmp ugt i64 %ran, {give_way_ns}
   br i1 %long, label %tell, label %following
 following:
-  %at1 = phi i64 [%skip, %taken], [%at2, %finish]
-  %told = phi i64 [%mine, %taken], [%mine1, %finish]
+  %at1 = phi i64 [%skip, %taken], [%at2, %finish], [%resume, %yield]
+  %told = phi i64 [%mine, %taken], [%mine1, %finish], [0, %yield]
   %through = icmp uge i64 %at1, %stop
   br i1 %through, label %rest, label %scan
 rest:
@@ -222,6 +222,7 @@ rest:
 tell:
   %new = phi i64 [%mine1, %finish], [%told, %rest]
   %giving = phi i1 [true, %finish], [false, %rest]
+  %resume = phi i64 [%at2, %finish], [%at1, %rest]
   %had = atomicrmw add ptr %done.p, i64 %new seq_cst
   %have = add i64 %had, %new
   %closed = icmp eq i64 %have, %end
@@ -245,7 +246,8 @@ yield:
   %y = call i32 @sched_yield()
   %again = call i64 @now()
   store i64 %again, ptr %since.p
-  br label %look
+  call void @part(ptr %control, i1 %helper)
+  br label %following
 open:
   %now = load atomic i64, ptr %done.p acquire, align 8
   %over = icmp uge i64 %now, %end
