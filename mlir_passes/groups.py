@@ -20,6 +20,8 @@ from mlir_passes.linalg_ops import is_contraction, loop_sizes
 _MAP = re.compile(r"affine_map<\((.*?)\) -> \((.*?)\)>")
 _ROW_ELEMENTS = 2048  # of a row that a kernel may keep on its stack
 _ROW_BYTES = 1 << 16
+_MOST_VALUES = 24  # that a kernel reads and writes
+_MOST_SUMS = 4  # accumulated side by side
 _PLAIN = ("arith.", "math.", "linalg.index", "linalg.yield", "tensor.extract")
 
 
@@ -246,7 +248,11 @@ def _fits(facts: Sequence[Facts]) -> bool:
     if any(not f.kind for f in facts):
         return False
     made = {r for f in facts for r in f.op.results}
-    if any(value in made for f in facts for value in f.captures):
+    values = {v for f in facts for v in f.op.operands} | made
+    if len(values) > _MOST_VALUES or any(value in made for f in facts for value in f.captures):
+        return False
+    sums = [f.kind for f in facts if f.reduces]
+    if len(sums) > (1 if "contraction" in sums else _MOST_SUMS) and _one_phase(facts):
         return False
     if not any(f.reduces for f in facts):
         return all(f.sizes == facts[0].sizes and _reads_identity(f, made) for f in facts)

@@ -435,7 +435,7 @@ class _Reader:
         phase = self._new_phase(own)
         node = self._element(source, [({loop: 1}, 0, {}) for loop in loops], phase)
         form: list[Linear] = [({}, offset, {}) for offset, _ in at]
-        for loop, place in zip(loops, places or range(len(shape)), strict=True):
+        for loop, place in zip(loops, range(len(shape)) if places is None else places, strict=True):
             form[place] = ({loop: at[place][1]}, at[place][0], {})
         for name in targets:
             self._phase_stores[phase].append(Store(self._access(name, shape, form), node))
