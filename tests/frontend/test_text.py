@@ -59,7 +59,7 @@ def test_the_label_of_a_byte_is_the_one_after_it():
     for x, y in next_bytes(32, SMALL).values():
         assert x.shape == y.shape and x.dtype == y.dtype == np.int32
         assert np.array_equal(x[:, 1:], y[:, :-1])
-        assert 0 <= x.min() and x.max() < 256
+        assert x.min() >= 0 and x.max() < 256
 
 
 def test_as_many_bytes_are_hidden_in_each_row_and_their_labels_are_the_bytes():
@@ -69,7 +69,7 @@ def test_as_many_bytes_are_hidden_in_each_row_and_their_labels_are_the_bytes():
         hidden = x == MASK
         assert (hidden.sum(axis=1) == 5).all()  # 15 % of 32
         assert np.array_equal(hidden, y != NOT_ASKED)
-        assert x[~hidden].max() < 256 and 0 <= y[hidden].min() and y[hidden].max() < 256
+        assert x[~hidden].max() < 256 and y[hidden].min() >= 0 and y[hidden].max() < 256
     assert len(np.unique(splits["train"][0] == MASK, axis=0)) > 10
 
 
