@@ -20,6 +20,7 @@ from fitness.loader import Loader
 from fitness.spmd import Phase, Slices, orders, schedule
 from fitness.team import Team, row_call
 from mlir_passes import llvm
+from mlir_passes.kernels import blas
 from mlir_passes.program import Buffer, Plan, Program
 
 Array = np.ndarray[Any, Any]
@@ -74,6 +75,7 @@ class CpuRunner:
         self.batch = [self._views[i] for i in plan.batch]
         self.metrics = [self._views[i] for i in plan.metrics]
         self._loader = Loader()
+        _check_libraries(program)
         for key in sorted({call.kernel for call in plan.calls}):
             self._loader.add(program.objects[key], key)
         self._go = self._prepared(program, threads)
@@ -90,7 +92,7 @@ class CpuRunner:
             keep = (self._room, self._loader, table)
             return Team(_tasks(phases, table), np.array(orders(phases, threads)), table.shape[1] - 1, keep).run
         table = self._rows(program, [Slices(i, 0, kernels[call.kernel].shards) for i, call in enumerate(calls)])
-        loop = _loop(table.shape[1] - 1)
+        loop = row_loop(table.shape[1] - 1)
         return lambda times: loop.function(table.ctypes.data, len(table), times)
 
     def _rows(self, program: Program, parts: Sequence[Slices]) -> Array:
@@ -161,6 +163,12 @@ def _check_plan(plan: Plan) -> None:
             raise FitnessError(f"buffer {b.name} ends at {b.offset + b.bytes}, the arena at {plan.peak_bytes}", "plan")
 
 
+def _check_libraries(program: Program) -> None:
+    """Make the library that kernels call visible to the loader, or say that it is not here."""
+    if not blas.serves(k.library for k in program.kernels.values()):
+        raise FitnessError("NumPy brings no library that its kernels call", "program", "Compile the program again")
+
+
 def dtype_of(buffer: Buffer) -> np.dtype[Any]:
     try:
         return np.dtype(buffer.dtype)
@@ -204,7 +212,7 @@ def _tasks(phases: Sequence[Phase], table: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class _Loop:
+class RowLoop:
     """The compiled loop, and what holds its code."""
 
     owner: Loader
@@ -212,9 +220,9 @@ class _Loop:
 
 
 @cache
-def _loop(width: int) -> _Loop:
-    """The loop for rows of `width` arguments."""
+def row_loop(width: int) -> RowLoop:
+    """The loop over a table of rows, for rows of `width` arguments: function(table, rows, times)."""
     loader = Loader()
     ir_text = _LOOP.format(columns=width + 1, **row_call(width))
     loader.add(llvm.object_from_ir(ir_text, level=2), f"loop{width}")
-    return _Loop(loader, c.CFUNCTYPE(None, c.c_void_p, c.c_int64, c.c_int64)(loader.address("run")))
+    return RowLoop(loader, c.CFUNCTYPE(None, c.c_void_p, c.c_int64, c.c_int64)(loader.address("run")))

@@ -27,6 +27,7 @@ from fitness.cpu import Array, CpuRunner
 from fitness.errors import FitnessError
 from fitness.step import Step
 from mlir_passes import llvm
+from mlir_passes.kernels import blas
 from mlir_passes.program import Buffer, Kernel, KernelCall, Plan, Program
 
 FORMAT = 1
@@ -109,12 +110,14 @@ def for_this_machine(program: Program, where: str) -> Program:
     """`program` with objects that this CPU runs; recompiling says so on stderr."""
     if program.target != "cpu":
         raise FitnessError(f'the program is for target {program.target!r}, this loads "cpu"', where)
-    if program.cpu == llvm.host().text:
+    served = blas.serves(kernel.library for kernel in program.kernels.values())
+    if served and program.cpu == llvm.host().text:
         return program
+    what = "was compiled for another CPU" if served else "calls a BLAS library that NumPy does not bring here"
     if find_spec("mlir") is None:
         todo = "Install xtc-mlir-python-bindings to compile it for this one, or export it here"
-        raise FitnessError("the program was compiled for another CPU", where, todo)
-    print(f"gevo: {where} was compiled for another CPU; compiling it for this one", file=sys.stderr)
+        raise FitnessError(f"the program {what}", where, todo)
+    print(f"gevo: {where} {what}; compiling it for this one", file=sys.stderr)
     return import_module("mlir_passes.pipeline").recompile(program)
 
 

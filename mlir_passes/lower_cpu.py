@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from typing import Any
 
 from mlir import ir
@@ -14,13 +13,14 @@ from mlir_passes.errors import CompileError
 from mlir_passes.graph import PLACEHOLDER, KernelText
 from mlir_passes.i1_storage import store_i1_as_i8
 from mlir_passes.ir_tools import MLIR_ERRORS, body, function, operations, parse, run_passes, walk
+from mlir_passes.kernels import blas
+from mlir_passes.kernels.choice import BLAS, DEFAULT, Choice, check
 from mlir_passes.kernels.collapse import collapse
 from mlir_passes.kernels.emit import emit
 from mlir_passes.kernels.families import defaults
 from mlir_passes.kernels.machine import Machine
 from mlir_passes.kernels.nest import Nest, NotCovered
 from mlir_passes.kernels.read import read
-from mlir_passes.kernels.schedule import Schedule
 from mlir_passes.llvm import host, object_from_ir
 from mlir_passes.objects import PIPELINE_VERSION, KernelObject
 from mlir_passes.outline import INPLACE
@@ -52,27 +52,39 @@ _EMITTED_TO_LLVM = (
 )
 
 
-def kernel_key(kernel: KernelText) -> str:
-    """Name of a kernel's object: its text and the version of the pipeline that lowers it."""
-    return hashlib.sha256(f"{PIPELINE_VERSION}\n{kernel.text}".encode()).hexdigest()[:20]
+def kernel_hash(kernel: KernelText) -> str:
+    """What a kernel is known by in `Choices`: its text, whatever lowers it."""
+    return hashlib.sha256(kernel.text.encode()).hexdigest()[:20]
+
+
+def kernel_key(kernel: KernelText, choice: Choice = DEFAULT) -> str:
+    """Name of a kernel's object: its text, the version of the pipeline that lowers it, and how it is made."""
+    made = f"{PIPELINE_VERSION}\n{kernel.text}" + ("" if choice == DEFAULT else f"\n{choice.text}")
+    return hashlib.sha256(made.encode()).hexdigest()[:20]
 
 
 def symbol(key: str) -> str:
     return f"k_{key}"
 
 
-def compile_kernel(
-    kernel: KernelText, key: str, context: ir.Context, schedules: Sequence[Schedule] | None = None
-) -> KernelObject:
-    """The object of a kernel, by `schedules` (one a phase) or its families' defaults; raises CompileError."""
+def compile_kernel(kernel: KernelText, key: str, context: ir.Context, choice: Choice = DEFAULT) -> KernelObject:
+    """The object of a kernel, as chosen or, where that does not fit it, by default; raises CompileError."""
     try:
         with context, ir.Location.unknown():
-            try:
-                return _by_emitter(kernel, key, context, schedules)
-            except NotCovered:
-                return _by_loops(kernel, key, context)
+            for one in dict.fromkeys((choice, DEFAULT)):
+                try:
+                    return compile_choice(kernel, key, context, one)
+                except NotCovered:
+                    continue
+            return _by_loops(kernel, key, context)
     except MLIR_ERRORS as error:
         raise CompileError("compile", f"kernel {key}: {str(error).strip()[:400]}") from error
+
+
+def compile_choice(kernel: KernelText, key: str, context: ir.Context, choice: Choice) -> KernelObject:
+    """The object of a kernel exactly as chosen; raises NotCovered where that cannot be, and what MLIR raises."""
+    with context, ir.Location.unknown():
+        return _by_blas(kernel, key, context) if choice == BLAS else _by_emitter(kernel, key, context, choice)
 
 
 def read_nest(kernel: KernelText, context: ir.Context) -> Nest:
@@ -88,14 +100,18 @@ def machine() -> Machine:
     return Machine(width, 32 if width == 64 else 16)
 
 
-def _by_emitter(
-    kernel: KernelText, key: str, context: ir.Context, schedules: Sequence[Schedule] | None
-) -> KernelObject:
+def _by_blas(kernel: KernelText, key: str, context: ir.Context) -> KernelObject:
+    return KernelObject(object_from_ir(blas.llvm_ir(read_nest(kernel, context), symbol(key))), 0)
+
+
+def _by_emitter(kernel: KernelText, key: str, context: ir.Context, choice: Choice) -> KernelObject:
     module = parse(kernel.text, context, "compile")
     func_op = function(module, PLACEHOLDER)
     nest = collapse(read(func_op))
     aliased = _aliased(func_op)
-    chosen = schedules or defaults(nest, machine())
+    if choice.schedules:
+        check(nest, choice.schedules)
+    chosen = choice.schedules or defaults(nest, machine())
     text, shards = emit(nest, chosen, symbol(key), aliased)
     module = parse(text, context, "compile")
     run_passes(module, _EMITTED_TO_LLVM, "compile")

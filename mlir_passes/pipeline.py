@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mlir import ir
@@ -12,8 +12,10 @@ from mlir_passes.edits.base import Edit
 from mlir_passes.errors import CompileError
 from mlir_passes.graph import KernelText
 from mlir_passes.ir_tools import body, function, new_context, parse
+from mlir_passes.kernels import blas
+from mlir_passes.kernels.choice import BLAS, DEFAULT, Choice
 from mlir_passes.llvm import host
-from mlir_passes.lower_cpu import compile_kernel, kernel_key, symbol
+from mlir_passes.lower_cpu import compile_kernel, kernel_hash, kernel_key, symbol
 from mlir_passes.objects import KernelObject, ObjectCache
 from mlir_passes.partition import partition
 from mlir_passes.plan import make_plan, settle_state
@@ -56,10 +58,16 @@ def apply_genome(base_text: str, edits: Sequence[Edit], on_stage: OnStage = lamb
 
 
 def compile_program(
-    text: str, entry: str, n_state: int, n_batch: int, cache: ObjectCache, on_stage: OnStage = lambda _: None
+    text: str,
+    entry: str,
+    n_state: int,
+    n_batch: int,
+    cache: ObjectCache,
+    on_stage: OnStage = lambda _: None,
+    choices: Mapping[str, Choice] | None = None,
 ) -> Program:
     """The program of a cleaned module given as text; see `compile_module`."""
-    return compile_module(parse_base(text), entry, n_state, n_batch, cache, on_stage)
+    return compile_module(parse_base(text), entry, n_state, n_batch, cache, on_stage, choices=choices)
 
 
 def compile_module(
@@ -70,44 +78,57 @@ def compile_module(
     cache: ObjectCache,
     on_stage: OnStage = lambda _: None,
     kernel_context: ir.Context | None = None,
+    choices: Mapping[str, Choice] | None = None,
 ) -> Program:
     """Cut, compile and plan a cleaned module, which is used up; raises PassError, CompileError.
 
     With entry "step" the leading `n_state` results are new state; with any other entry the state is
     only read and every result is a metric. Kernels are lowered in a context of their own: every dialect that
-    a context has loaded makes each canonicalisation in it dearer.
+    a context has loaded makes each canonicalisation in it dearer. choices: how to make kernels, by `kernel_hash`;
+    the others are made by default.
     """
     on_stage("partition")
     updated = n_state if entry == "step" else 0
     settled = settle_state(partition(module, entry, updated), updated)
     on_stage("compile")
-    keys = [kernel_key(kernel) for kernel in settled.graph.kernels]
-    texts = dict(zip(keys, settled.graph.kernels, strict=True))
+    kernels = settled.graph.kernels
+    chosen = [usable((choices or {}).get(kernel_hash(kernel), DEFAULT)) for kernel in kernels]
+    keys = [kernel_key(kernel, choice) for kernel, choice in zip(kernels, chosen, strict=True)]
+    texts = dict(zip(keys, zip(kernels, chosen, strict=True), strict=True))
     context = kernel_context or new_context()
-    made = {key: _object(kernel, key, cache, context) for key, kernel in texts.items()}
+    made = {key: _object(kernel, key, cache, context, choice) for key, (kernel, choice) in texts.items()}
     on_stage("plan")
     workspaces = {key: found.workspace for key, found in made.items()}
     return Program(
         plan=make_plan(settled, keys, workspaces, n_state, n_batch),
-        kernels={key: _described(kernel, key, made[key].shards) for key, kernel in texts.items()},
+        kernels={
+            key: _described(kernel, key, made[key].shards, blas.symbol() if choice == BLAS else "")
+            for key, (kernel, choice) in texts.items()
+        },
         objects={key: found.code for key, found in made.items()},
         target="cpu",
         cpu=host().text,
     )
 
 
+def usable(choice: Choice) -> Choice:
+    """`choice`, or the default where it wants a library that is not here."""
+    return DEFAULT if choice == BLAS and not blas.symbol() else choice
+
+
 def recompile(program: Program) -> Program:
-    """The program with objects for this machine; raises CompileError, also where its plan has too little workspace."""
+    """The program with objects for this machine, made by default; raises CompileError, also where its plan has too
+    little workspace."""
     context = new_context()
     room = _workspaces(program.plan)
     objects: dict[str, bytes] = {}
     kernels: dict[str, Kernel] = {}
     for key, kernel in program.kernels.items():
-        made = compile_kernel(_as_text(kernel), key, context)
+        made = compile_kernel(kernel_text(kernel), key, context)
         if made.workspace > room.get(key, 0):
             raise CompileError("plan", f"kernel {key} needs more workspace on this CPU", "Export it again here")
         objects[key] = made.code
-        kernels[key] = replace(kernel, shards=made.shards)
+        kernels[key] = replace(kernel, shards=made.shards, library="")
     return replace(program, kernels=kernels, objects=objects, cpu=host().text)
 
 
@@ -144,18 +165,21 @@ def canonical_text(text: str, entry: str) -> str:
     return cleaned(canonicalise(text, entry, new_context()), entry)
 
 
-def _object(kernel: KernelText, key: str, cache: ObjectCache, context: ir.Context) -> KernelObject:
+def _object(
+    kernel: KernelText, key: str, cache: ObjectCache, context: ir.Context, choice: Choice = DEFAULT
+) -> KernelObject:
     found = cache.get(key)
     if found is None:
-        found = compile_kernel(kernel, key, context)
+        found = compile_kernel(kernel, key, context, choice)
         cache.put(key, found)
     return found
 
 
-def _described(kernel: KernelText, key: str, shards: int) -> Kernel:
+def _described(kernel: KernelText, key: str, shards: int, library: str) -> Kernel:
     costs = kernel.flops, kernel.bytes_read, kernel.bytes_written
-    return Kernel(key, symbol(key), kernel.kind, kernel.text, *costs, shards, kernel.inputs)
+    return Kernel(key, symbol(key), kernel.kind, kernel.text, *costs, shards, kernel.inputs, library)
 
 
-def _as_text(kernel: Kernel) -> KernelText:
+def kernel_text(kernel: Kernel) -> KernelText:
+    """A compiled kernel as the emitters take it."""
     return KernelText(kernel.kind, kernel.text, kernel.inputs, 0, kernel.flops, kernel.bytes_read, kernel.bytes_written)

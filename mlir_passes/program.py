@@ -57,6 +57,7 @@ class Kernel:
     shards: slices of the outermost parallel loop, 1 where there is none to split; the function takes `begin, end`
     after its buffers and does those slices. Slices write disjoint memory, so they may run at once.
     inputs: its first buffers, which it only reads; 0 where that is not known.
+    library: the function of a library that its object calls, "" for none.
     """
 
     key: str
@@ -68,6 +69,7 @@ class Kernel:
     bytes_written: int
     shards: int = 1
     inputs: int = 0
+    library: str = ""
 
 
 @dataclass(frozen=True)
