@@ -83,7 +83,7 @@ def search(
     \b
     --workers evaluates more variants at a time, --threads makes each step
     faster. Tune with the threads you will train with: what is fastest on two
-    cores need not be on one. Steps below about 50 us gain nothing.
+    cores need not be on one. A step below about 100 us stays on one core.
 
     \b
     Example:
