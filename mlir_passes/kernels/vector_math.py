@@ -1,7 +1,7 @@
 """Expansions of math functions for f32, on a scalar or on a vector of any lane count, without calls and branches.
 
 Each bound holds for the error in units in the last place (ulp) of the float32 result against float64, checked on
-every ninth float32 value (`math.powf`: on random ones). NaN gives NaN; an overflow gives infinity. Denormal arguments
+every 64th float32 value (sin and cos: on all within their range; powf: on random ones). NaN gives NaN; an overflow gives infinity. Denormal arguments
 and results are kept, within the same bound of their own last place, unless the thread flushes them to zero.
 Fused multiply-add must stay fused: `math-expand-ops` splits it, so `convert-math-to-llvm` is to run before.
 
@@ -292,7 +292,7 @@ def _rsqrt(code: Code, operands: Sequence[str], type_text: str) -> str:
 
 
 def _sin(code: Code, operands: Sequence[str], type_text: str) -> str:
-    """sin x, 2 ulp for |x| <= 1e5; see `_sine`."""
+    """sin x, 2 ulp for |x| <= 100 and 2.1 ulp for |x| <= 1e5; see `_sine`."""
     return _sine(_Lanes(code, type_text), operands[0], 0)
 
 
