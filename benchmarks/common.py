@@ -30,7 +30,9 @@ def settle(threads: int) -> None:
     """This process on the first `threads` cores, and XLA's pools of that size. Before the first use of JAX."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     one = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    os.environ["XLA_FLAGS"] = one if threads == 1 else f"intra_op_parallelism_threads={threads}"
+    os.environ["XLA_FLAGS"] = (
+        one if threads == 1 else f"--xla_cpu_multi_thread_eigen=true intra_op_parallelism_threads={threads}"
+    )
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,8 @@ class Row:
 
     @property
     def flops(self) -> int:
-        if self.kernel.flops or self.program is None:
-            return self.kernel.flops
+        if self.kernel.flops is not None or self.program is None:
+            return self.kernel.flops or 0
         return sum(self.program.kernels[call.kernel].flops for call in self.program.plan.calls)
 
 
@@ -113,7 +113,7 @@ def main() -> None:
                     print(f"    {name}: {reason}")
     if not arguments.only:
         save([record(row, cost) for row in rows], arguments.out / "families.csv")
-        picture(arguments.out / "roofline.png", partial(draw_roofline, rows))
+        picture(arguments.out / "roofline.png", partial(draw_roofline, rows), (10, 5.5))
 
 
 def one_thread() -> Any:
@@ -246,19 +246,21 @@ def draw_roofline(rows: list[Row], axes: Any) -> None:
     """GF/s over FLOP a byte of every row, under the multiply-add peak and the copy rates of three sizes."""
     known = [row for row in rows if "gevo" in row.times and row.flops]
     peak = float(np.median([row.peaks for row in known])) / 1e9
-    span = np.geomspace(0.02, 500, 100)
+    span = np.geomspace(0.01, 500, 100)
     for size, name in ((16 << 10, "16 KiB"), (256 << 10, "256 KiB"), (DRAM_BYTES, "64 MiB")):
-        rate = size / fastest(interleaved({"copy": copy(size)}, 3, 10)["copy"]) / 1e9
+        rate = size / interleaved({"copy": copy(size)}, 5, 10)["copy"].min() / 1e9
         axes.plot(span, np.minimum(peak, span * rate), color="#bbbbbb", lw=1, zorder=1)
-        axes.text(span[0] * 1.1, span[0] * rate * 1.25, f"copy of {name}: {rate:.0f} GB/s", fontsize=7, rotation=30)
+        axes.text(span[0] * 1.1, span[0] * rate * 1.4, f"copy of {name}: {rate:.0f} GB/s", fontsize=7, rotation=30)
     for name in ("jax", "gevo"):
         shown = [row for row in known if name in row.times]
         x = [row.flops / row.bytes for row in shown]
         y = [row.flops / fastest(row.times[name]) / 1e9 for row in shown]
         axes.scatter(x, y, s=22, color=COLOURS[name], label=name, zorder=3)
-    for row in known:
+    for number, row in enumerate(known, 1):
         at = row.flops / row.bytes, row.flops / fastest(row.times["gevo"]) / 1e9
-        axes.annotate(row.kernel.name, at, fontsize=5, xytext=(3, 3), textcoords="offset points")
+        axes.annotate(number, at, fontsize=7, xytext=(3, 3), textcoords="offset points")
+    names = "\n".join(f"{number:2d} {row.kernel.name}" for number, row in enumerate(known, 1))
+    axes.text(1.02, 1.0, names, transform=axes.transAxes, fontsize=7, va="top", family="monospace")
     axes.set(xscale="log", yscale="log", xlabel="FLOP / byte (each operand once)", ylabel="GF/s")
     axes.set_title(f"Kernel families on one core, measured peak {peak:.0f} GF/s")
     axes.legend()

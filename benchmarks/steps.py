@@ -183,10 +183,12 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     names = list(dict.fromkeys(row["workload"] for row in rows))
     for i, system in enumerate(OTHERS):
         found = [row for row in rows if row["system"] == system and row["ratio"] is not None]
+        if not found:
+            continue
         at = [names.index(row["workload"]) + 0.2 * (i - 1.5) for row in found]
         middle = np.array([row["ratio"] for row in found])
         error = [middle - [row["low"] for row in found], [row["high"] for row in found] - middle]
-        axes.bar(at, middle, 0.19, yerr=error if found else None, color=COLOURS[system], label=system, capsize=2)
+        axes.bar(at, middle, 0.19, yerr=error, color=COLOURS[system], label=system, capsize=2)
     axes.axhline(1.0, color=COLOURS["gevo"], label="gevo")
     axes.set_xticks(range(len(names)), names)
     axes.set(yscale="log", ylabel="time of a step / gevo's")
