@@ -97,7 +97,7 @@ def layer_norm(x, p):
 def sgd_with_statistics(network, learning_rate, momentum=0.8):
     """As `sgd`, for a `network(params, x)` that gives scores and the statistics of its batch norms.
 
-    Their running mean is kept in the state, for predictions; its momentum suits trainings of some 50 steps.
+    Their running mean is kept in the state, for predictions; its momentum suits trainings of some 60 steps.
     """
 
     def loss_and_statistics(params, x, y):

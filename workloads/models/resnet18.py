@@ -61,5 +61,5 @@ workload = Workload(
     data=partial(fashion_mnist_32, channels=3, validation_rows=300),
     batch_size=4,
     eval_batch=100,
-    quality=Quality(kind="accuracy", steps=50),
+    quality=Quality(kind="accuracy", steps=60),
 )
