@@ -1,8 +1,9 @@
 """Expansions of math functions for f32, on a scalar or on a vector of any lane count, without calls and branches.
 
 Each bound holds for the error in units in the last place (ulp) of the float32 result against float64, checked on
-every 64th float32 value (sin and cos: on all within their range; powf: on random ones). NaN gives NaN; an overflow gives infinity. Denormal arguments
-and results are kept, within the same bound of their own last place, unless the thread flushes them to zero.
+every 64th float32 value (sin and cos: on all within their range; powf: on random ones). NaN gives NaN; an overflow
+gives infinity. Denormal arguments and results are kept, within the same bound of their own last place, unless the
+thread flushes them to zero.
 Fused multiply-add must stay fused: `math-expand-ops` splits it, so `convert-math-to-llvm` is to run before.
 
 The polynomials are minimax fits of relative error by Lawson's reweighted least squares, in float64 on 2001 or more
@@ -219,7 +220,7 @@ def _exp(code: Code, operands: Sequence[str], type_text: str) -> str:
 
 
 def _exp2(code: Code, operands: Sequence[str], type_text: str) -> str:
-    """2^x, 1.5 ulp; exact for an integer x."""
+    """2^x, 1 ulp; exact for an integer x."""
     v = _Lanes(code, type_text)
     x = v.clamp(operands[0], -151.0, 129.0)
     rounded = v.add(x, _ROUND)
@@ -323,7 +324,7 @@ def _sine(v: _Lanes, x: str, quarters: int) -> str:
 
 
 def _powf(code: Code, operands: Sequence[str], type_text: str) -> str:
-    """x^y, 4 ulp; special values as in C99. 2^(y log2 |x|) with the logarithm and the product in two floats."""
+    """x^y, 2.5 ulp; special values as in C99. 2^(y log2 |x|) with the logarithm and the product in two floats."""
     v = _Lanes(code, type_text)
     x, y = operands
     high, low = _log2_pair(v, v.op("math.absf", x))
