@@ -52,7 +52,7 @@ BOUND_ULP = {
     "math.log": 1.0,
     "math.log1p": 1.5,
     "math.log2": 1.5,
-    "math.powf": 2.5,
+    "math.powf": 5.0,
     "math.rsqrt": 1.5,
     "math.sin": 2.1,
     "math.tanh": 3.0,
@@ -226,7 +226,12 @@ def test_power_of_special_values(lanes: int):
 
 @pytest.mark.parametrize(
     ("bases", "exponents"),
-    [((-20.0, 20.0), (-30.0, 30.0)), ((0.0, 3.0), (-80.0, 80.0)), ((0.98, 1.02), (-4000.0, 4000.0))],
+    [
+        ((-20.0, 20.0), (-30.0, 30.0)),
+        ((1.3, 1.4), (-250.0, 250.0)),
+        ((0.0, 3.0), (-80.0, 80.0)),
+        ((0.98, 1.02), (-4000.0, 4000.0)),
+    ],
 )
 def test_power_of_random_values(bases: tuple[float, float], exponents: tuple[float, float]):
     random = np.random.default_rng(0)
