@@ -324,7 +324,7 @@ def _sine(v: _Lanes, x: str, quarters: int) -> str:
 
 
 def _powf(code: Code, operands: Sequence[str], type_text: str) -> str:
-    """x^y, 5 ulp, 2 ulp for |y| <= 80; special values as in C99. 2^(y log2 |x|), logarithm and product in two floats."""
+    """x^y, 5 ulp, 2 for |y| <= 80; special values as in C99. 2^(y log2 |x|), logarithm and product in two floats."""
     v = _Lanes(code, type_text)
     x, y = operands
     high, low = _log2_pair(v, v.op("math.absf", x))
