@@ -49,7 +49,7 @@ OTHERS = ("jax", "jax scan", "torch", "torch compile")
 SCAN_NUMBERS = 4 << 20  # of the stacked batches at most
 SCAN_STEPS = 32
 TOLERANCE = 0.05  # Adam's first step is the gradient's sign, which rounding decides where it is near zero
-ROUNDING = 1e-6
+ROUNDING = 1e-5  # of the greatest change: a shift before a batch norm has no gradient but rounding errors
 WIDTHS = (10, 9, *(25 for _ in OTHERS))
 
 
@@ -113,12 +113,10 @@ def gevo_steps(prepared: PreparedWorkload, workload: Any, batch: Any, threads: i
 
 def check(before: list[np.ndarray], ours: list[np.ndarray], theirs: list[Any]) -> None:
     """Raise unless each state leaf was changed as JAX changes it, so that no time is of a step that was not done."""
-    for number, (old, one, two) in enumerate(zip(before, ours, theirs, strict=True)):
-        wanted = np.linalg.norm(np.asarray(two) - old)
-        if np.linalg.norm(one - two) > TOLERANCE * wanted + ROUNDING * np.linalg.norm(old):
-            raise ValueError(
-                f"wrong: state leaf {number} differs from JAX's by more than {TOLERANCE:.0%} of its change"
-            )
+    changes = [np.linalg.norm(np.asarray(two) - old) for old, two in zip(before, theirs, strict=True)]
+    for number, (change, one, two) in enumerate(zip(changes, ours, theirs, strict=True)):
+        if np.linalg.norm(one - two) > TOLERANCE * change + ROUNDING * max(changes):
+            raise ValueError(f"state leaf {number} differs from JAX's by more than {TOLERANCE:.0%} of its change")
 
 
 def jax_steps(workload: Any, batch: Any) -> System:
