@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fitness.choices import load_choices
 from fitness.cpu import Array, CpuRunner
 from fitness.job import Context
 from fitness.lessons import Lessons, read_lessons
@@ -14,6 +15,7 @@ from fitness.profile import Profile, load_profile
 from fitness.quality import Judge
 from fitness.timing import Subject, peak_flops
 from mlir_passes.edits import KINDS, edit_class, edit_from_json
+from mlir_passes.kernels.choice import Choice
 from mlir_passes.objects import ObjectCache
 from mlir_passes.pipeline import (
     Variant,
@@ -37,6 +39,7 @@ class Bench:
 
     peak_flops: f32 flop/s of one core times the threads of a step.
     module: the parsed base, which one `variant` uses up: each evaluation has a forked copy of the bench.
+    choices: how kernels are made, of the base as of variants; those that are not in it by default.
     kernel_context: where kernels are lowered.
     """
 
@@ -49,6 +52,7 @@ class Bench:
     peak_flops: float
     state: tuple[Array, ...]
     batches: tuple[tuple[Array, ...], ...]
+    choices: Mapping[str, Choice]
 
     @property
     def base(self) -> CpuRunner:
@@ -62,7 +66,7 @@ class Bench:
         """The program of a variant of the base."""
         signature = self.lessons.prepared.signature
         sizes = len(signature.state), len(signature.batch)
-        return compile_module(variant.module, "step", *sizes, cache, on_stage, self.kernel_context)
+        return compile_module(variant.module, "step", *sizes, cache, on_stage, self.kernel_context, self.choices)
 
     def subject(self, runner: CpuRunner) -> Subject:
         """A runner ready to be timed."""
@@ -80,14 +84,16 @@ def load_bench(context: Context) -> Bench:
     for kind in KINDS:
         edit_class(kind)  # imported here, once, and not in every child
     sizes = len(signature.state), len(signature.batch)
+    choices = load_choices(context.tuning, context.threads)
     base = edit_module(parse_base(base_text, module.context), [])
-    program = compile_module(base.module, "step", *sizes, cache, kernel_context=kernel_context)
+    program = compile_module(base.module, "step", *sizes, cache, kernel_context=kernel_context, choices=choices)
     step = CpuRunner(program, SLACK, threads=context.threads)
     predict = None
     if prepared.predict_text is not None:
         sizes = len(signature.state), len(signature.predict_inputs)
         text = canonical_text(prepared.predict_text, "predict")
-        predict = CpuRunner(compile_program(text, "predict", *sizes, cache), threads=context.threads)
+        program = compile_program(text, "predict", *sizes, cache, choices=choices)
+        predict = CpuRunner(program, threads=context.threads)
     seed = signature.quality.seeds[0]
     return Bench(
         context=context,
@@ -99,4 +105,5 @@ def load_bench(context: Context) -> Bench:
         peak_flops=peak_flops() * context.threads,
         state=tuple(prepared.initial_state(seed)),
         batches=tuple(prepared.batches(seed, _BATCHES)),
+        choices=choices,
     )

@@ -37,7 +37,7 @@ def run_child(evaluate: Evaluate, job: Job, number: int, limits: Limits, out: in
         write_line(out, {"job": number, "event": "started", "pid": os.getpid()})
         os.dup2(log, 1)
         os.dup2(log, 2)
-        _limit(limits)
+        set_limits(limits)
         result = evaluate(job, PipeChannel(number, out))
         if result is not None:
             write_line(out, {"job": number, "event": "result", "result": result.to_json()})
@@ -69,7 +69,8 @@ class PipeChannel:
                     return bool(message["known"])
 
 
-def _limit(limits: Limits) -> None:
+def set_limits(limits: Limits) -> None:
+    """Bound what this process may use; dumps no core."""
     _set(resource.RLIMIT_CORE, 0)
     _set(resource.RLIMIT_AS, memory_use()[0] + limits.memory_bytes)
     _set(resource.RLIMIT_CPU, math.ceil(limits.cpu_s))

@@ -43,6 +43,7 @@ class Context:
     threads: that work at one step, of the base as of a variant.
     memory_budget: arena bytes above which a variant ends as out_of_memory before it runs; 0 for none.
     split: "validation" in a search, "test" only in the final check.
+    tuning: path of the file of choices that kernels are made by, "" for the defaults.
     """
 
     prepared: str
@@ -57,6 +58,7 @@ class Context:
     memory_budget: int = 0
     threads: int = 1
     split: str = "validation"
+    tuning: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -74,12 +74,12 @@ def _serve(evaluate: Evaluate, job: Job, number: int, limits: Limits, out: int) 
     pid = os.fork()
     if not pid:
         run_child(evaluate, job, number, limits, out, log, me)
-    death = _wait(pid, limits.wall_s, resident, log)
+    death = watch(pid, limits.wall_s, resident, log)
     os.close(log)
     write_line(out, {"job": number, "event": "ended", "death": asdict(death)})
 
 
-def _wait(pid: int, wall_s: float, resident: int, log: int) -> Death:
+def watch(pid: int, wall_s: float, resident: int, log: int) -> Death:
     """Wait for the child, kill its process group at the deadline or when it left something behind, and reap it."""
     handle = os.pidfd_open(pid)
     ended = bool(select.select([handle], [], [], wall_s)[0])

@@ -19,7 +19,17 @@ from gevo.campaign import Campaign, Ending
 from gevo.config import Budget, CampaignConfig
 from gevo.errors import INTERRUPTED
 from gevo.front import front, methods_text, plot, table
-from gevo.launch import base_result, context_for, crowded, lay_out, manifest, new_folder, reopened, runs_in
+from gevo.launch import (
+    base_result,
+    context_for,
+    crowded,
+    freeze_choices,
+    lay_out,
+    manifest,
+    new_folder,
+    reopened,
+    runs_in,
+)
 from gevo.machine import cores
 from gevo.pick import pick
 from gevo.progress import outcomes_text, view_for
@@ -42,7 +52,11 @@ def search(config: CampaignConfig, folder: Path, console: Console) -> int:
     _warn_if_crowded(config.workers, config.threads, console)
     with new_folder(folder):
         console.print(f"Preparing {config.workload} in {folder}", highlight=False)
-        context = context_for(config, lay_out(config, folder), folder)
+        prepared = lay_out(config, folder)
+        tuned = freeze_choices(folder)
+        if tuned:
+            console.print(f"Kernels are made as tuned where one of {tuned} tuned for this CPU is met", highlight=False)
+        context = context_for(config, prepared, folder)
         with RunWriter(folder) as writer, Pool(context, config.workers) as pool:
             writer.freeze(manifest(config, context, pool.base, folder))
             return _run(Campaign(Run(folder), writer, pool), config.budget, folder, console)

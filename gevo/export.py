@@ -47,4 +47,6 @@ def export(run: Run, context: Context, record: Record, to: Path) -> None:
         genome=record.genome.to_json(),
         extra=extra,
         to=str(to.absolute()),
+        tuning=context.tuning,
+        threads=context.threads,
     )

@@ -20,7 +20,10 @@ def write_whole(path: Path, fill: Callable[[Path], None]) -> None:
 
 
 def write_json(path: Path, data: Any) -> None:
-    text = json.dumps(data, indent=1, allow_nan=False) + "\n"
+    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
     write_whole(path, lambda temporary: _write_text(temporary, text))
 
 

@@ -43,8 +43,18 @@ def make_base(prepared: str, folder: str) -> None:
     write_base(workload.step_text, len(state), [s.name for s in state], Path(folder))
 
 
-def export(prepared: str, base: str, cache: str, genome: Mapping[str, Any], extra: Mapping[str, Any], to: str) -> None:
+def export(
+    prepared: str,
+    base: str,
+    cache: str,
+    genome: Mapping[str, Any],
+    extra: Mapping[str, Any],
+    to: str,
+    tuning: str = "",
+    threads: int = 1,
+) -> None:
     """The program of a variant, into the folder `to`."""
+    from fitness.choices import load_choices
     from fitness.program import save_program
     from gevo.genome import Genome
     from mlir_passes.objects import ObjectCache
@@ -55,7 +65,8 @@ def export(prepared: str, base: str, cache: str, genome: Mapping[str, Any], extr
     signature = workload.signature
     variant = apply_genome(Path(base).read_text(), Genome.from_json(genome).edits)
     sizes = len(signature.state), len(signature.batch)
-    program = compile_program(variant.text, "step", *sizes, ObjectCache(Path(cache)))
+    choices = load_choices(tuning, threads)
+    program = compile_program(variant.text, "step", *sizes, ObjectCache(Path(cache)), choices=choices)
     facts = {**extra, "signature": signature.to_json(), "fingerprint": variant.fingerprint}
     initial = workload.folder / f"init_{signature.quality.seeds[0]}.npz"
     files = {"step.mlir": variant.text.encode(), "initial_state.npz": initial.read_bytes()}

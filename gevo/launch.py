@@ -11,18 +11,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fitness.choices import choices_text
 from fitness.job import Context
 from fitness.result import Result
 from gevo.config import CampaignConfig
 from gevo.errors import BaseFails, NotFound, RunDamaged, RunExists, Unwritable
+from gevo.files import write_text
 from gevo.ir_child import in_child
 from gevo.machine import machine, versions
 from gevo.objectives import bounds, floors, not_finite
 from gevo.record import Record, base_record
+from gevo.tuning_store import TuningStore
 from workloads.cache import cache_folder
 from workloads.errors import WorkloadError
 from workloads.prepare import prepare
 from workloads.workload import PreparedWorkload
+
+TUNING = "tuning.json"  # the choices of kernels, frozen with the rest
 
 
 @contextmanager
@@ -47,6 +52,7 @@ def new_folder(folder: Path) -> Generator[Path]:
 
 def context_for(config: CampaignConfig, prepared: PreparedWorkload, folder: Path) -> Context:
     """What evaluators of this run are given."""
+    tuning = folder / TUNING
     return Context(
         prepared=str(prepared.folder),
         base=str((folder / "base.mlir").absolute()),
@@ -55,7 +61,16 @@ def context_for(config: CampaignConfig, prepared: PreparedWorkload, folder: Path
         target=config.target,
         memory_budget=config.memory_budget,
         threads=config.threads,
+        tuning=str(tuning.absolute()) if tuning.is_file() else "",
     )
+
+
+def freeze_choices(folder: Path) -> int:
+    """Copy this CPU's tuned choices into the run, so that they stay what they are; how many there are."""
+    choices = TuningStore().choices()
+    if choices:
+        write_text(folder / TUNING, choices_text(choices))
+    return len(choices)
 
 
 def crowded(workers: int, threads: int, free: int) -> str:
@@ -89,6 +104,7 @@ def manifest(config: CampaignConfig, context: Context, base: Result, folder: Pat
         "space_sha256": _digest(folder / "space.json"),
         "versions": versions(),
         "machine": machine(),
+        "tuning_sha256": _digest(Path(context.tuning)) if context.tuning else "",
         "base": base_record(base).to_row(),
         "floors": floors(base, config.objectives),
         "bounds": bounds(base, config.objectives),
@@ -102,6 +118,9 @@ def reopened(manifest: dict[str, Any], folder: Path) -> Context:
         key = f"{name.partition('.')[0]}_sha256"
         if not (folder / name).is_file() or _digest(folder / name) != manifest[key]:
             raise RunDamaged(f"{name} is missing or was changed since the run began", folder, "Restore it from a copy")
+    tuning = folder / TUNING
+    if (_digest(tuning) if tuning.is_file() else "") != manifest.get("tuning_sha256", ""):
+        raise RunDamaged(f"{TUNING} is missing or was changed since the run began", folder, "Restore it from a copy")
     try:
         prepared = PreparedWorkload.load(Path(manifest["context"]["prepared"]))
     except WorkloadError:
@@ -110,7 +129,7 @@ def reopened(manifest: dict[str, Any], folder: Path) -> Context:
         raise RunDamaged(f"{config.workload} is another step than when the run began", folder, "Start a new run")
     here = context_for(config, prepared, folder)
     then = Context.from_json(manifest["context"])
-    return replace(then, prepared=here.prepared, base=here.base, cache=here.cache)
+    return replace(then, prepared=here.prepared, base=here.base, cache=here.cache, tuning=here.tuning)
 
 
 def base_result(manifest: dict[str, Any]) -> Result:
