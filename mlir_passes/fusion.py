@@ -22,7 +22,8 @@ from mlir_passes.ir_tools import (
     producer,
     run_passes,
 )
-from mlir_passes.linalg_ops import indexing_map, is_contraction
+from mlir_passes.linalg_ops import indexing_map, is_contraction, loop_sizes
+from mlir_passes.spread import masks_from_relu, moves_only, spread
 
 FUSE = f"func.func(linalg-fold-unit-extent-dims,{CLEAN},linalg-fuse-elementwise-ops,{CLEAN})"
 
@@ -35,8 +36,12 @@ def fuse(module: ir.Module, entry: str) -> None:
     run_passes(module, FUSE, "partition")
     if _constants_to_fills(body(function(module, entry))):
         run_passes(module, FUSE, "partition")
+    masks_from_relu(body(function(module, entry)))
+    spread(body(function(module, entry)))
+    run_passes(module, f"func.func(linalg-fuse-elementwise-ops,{CLEAN})", "partition")
     run_passes(module, "inline{default-pipeline=},symbol-dce", "partition")
     _fold_transposes(body(function(module, entry)))
+    _fold_moves(body(function(module, entry)))
     run_passes(module, CLEAN, "partition")
 
 
@@ -134,24 +139,69 @@ def _repeated_constant(op: Any) -> Any | None:
 
 
 def _fold_transposes(block: Any) -> None:
-    """Where a contraction's result is read once, through a permutation, let the contraction write it permuted."""
+    """Where all readers of a contraction's result read it through one permutation, let it be written permuted."""
+    for op in operations(block):
+        fill = producer(op.operands[2]) if is_contraction(op) else None
+        if fill is None or fill.name != "linalg.fill":
+            continue
+        uses = list(op.results[0].uses)
+        readers = [use.owner.operation for use in uses]
+        if not uses or any(reader.name != "linalg.generic" for reader in readers):
+            continue
+        reads = [indexing_map(use.owner.operation, use.operand_number) for use in uses]
+        identity = ir.AffineMap.get_identity(reads[0].n_dims, context=op.context)
+        inputs = all(u.operand_number < len(r.operands) - len(r.results) for u, r in zip(uses, readers, strict=True))
+        if inputs and reads[0].is_permutation and reads[0] != identity and all(read == reads[0] for read in reads):
+            _permute_result(op, fill, reads[0])
+
+
+def _fold_moves(block: Any) -> None:
+    """Let a contraction read through a transposition, a reversal or a broadcast instead of from its result."""
     for op in operations(block):
         if not is_contraction(op):
             continue
-        uses = list(op.results[0].uses)
-        if len(uses) != 1 or uses[0].owner.operation.name != "linalg.generic":
-            continue
-        consumer, operand = uses[0].owner.operation, uses[0].operand_number
-        read = indexing_map(consumer, operand)
-        fill = producer(op.operands[2])
-        if "r" in iterators(consumer) or fill is None or fill.name != "linalg.fill":
-            continue
-        if not read.is_permutation or read == ir.AffineMap.get_identity(read.n_dims, context=block.owner.context):
-            continue
-        _permute_result(op, fill, consumer, operand, read)
+        maps = [ir.AffineMapAttr(m).value for m in op.attributes["indexing_maps"]]
+        sizes = loop_sizes(op)
+        for number in (0, 1):
+            source = producer(op.operands[number])
+            while source is not None and source.name == "linalg.generic" and moves_only(source):
+                new = list(maps)
+                new[number] = _composed(indexing_map(source, 0), maps[number])
+                new = _turned(new, iterators(op), sizes)
+                if not _covers(new):
+                    break
+                maps = new
+                op.operands[number] = source.operands[0]
+                source = producer(op.operands[number])
+        op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps], op.context)
 
 
-def _permute_result(op: Any, fill: Any, consumer: Any, operand: int, read: ir.AffineMap) -> None:
+def _composed(outer: ir.AffineMap, inner: ir.AffineMap) -> ir.AffineMap:
+    """outer after inner."""
+    return ir.AffineMap.get(inner.n_dims, 0, [e.compose(inner) for e in outer.results], inner.context)
+
+
+def _covers(maps: list[Any]) -> bool:
+    """Whether every loop is a dimension of some operand by itself, as linalg wants it to know its trip count."""
+    alone = {e.position for m in maps for e in m.results if isinstance(e, ir.AffineDimExpr)}
+    return alone == set(range(maps[0].n_dims))
+
+
+def _turned(maps: list[Any], kinds: str, sizes: list[int]) -> list[Any]:
+    """The maps with reduction loops run backwards that an operand reads backwards: the sum is over the same terms."""
+    context, count = maps[0].context, maps[0].n_dims
+    alone = {e.position for m in maps for e in m.results if isinstance(e, ir.AffineDimExpr)}
+    dims: list[Any] = [ir.AffineDimExpr.get(i, context) for i in range(count)]
+    for loop in range(count):
+        if loop not in alone and kinds[loop] == "r":
+            minus = ir.AffineExpr.get_mul(dims[loop], ir.AffineConstantExpr.get(-1, context))
+            dims[loop] = ir.AffineExpr.get_add(minus, ir.AffineConstantExpr.get(sizes[loop] - 1, context))
+    turn = ir.AffineMap.get(count, 0, dims, context)
+    return [_composed(m, turn) for m in maps]
+
+
+def _permute_result(op: Any, fill: Any, read: ir.AffineMap) -> None:
+    """Write the result of `op` in the order in which `read` reads it, and let its readers read it as it stands."""
     context = op.context
     loops: list[Any] = list(read.results)
     order = [loop.position for loop in loops]  # result dim k is read by loop order[k]
@@ -168,10 +218,13 @@ def _permute_result(op: Any, fill: Any, consumer: Any, operand: int, read: ir.Af
     new_maps = list(op.attributes["indexing_maps"])
     new_maps[2] = ir.AffineMapAttr.get(ir.AffineMap.get(written.n_dims, 0, new_results, context))
     new_op.attributes["indexing_maps"] = ir.ArrayAttr.get(new_maps, context)
-    reads = list(consumer.attributes["indexing_maps"])
-    reads[operand] = ir.AffineMapAttr.get(ir.AffineMap.get_identity(read.n_dims, context=context))
-    consumer.operands[operand] = new_op.results[0]
-    consumer.attributes["indexing_maps"] = ir.ArrayAttr.get(reads, context)
+    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(read.n_dims, context=context))
+    for use in list(op.results[0].uses):
+        reader, operand = use.owner.operation, use.operand_number
+        reads = list(reader.attributes["indexing_maps"])
+        reads[operand] = identity
+        reader.operands[operand] = new_op.results[0]
+        reader.attributes["indexing_maps"] = ir.ArrayAttr.get(reads, context)
     op.erase()
 
 

@@ -17,6 +17,7 @@ from mlir_passes.kernels.schedule import Schedule
 # of 4 cycles, 12 leave too few registers for the operands and spill (measured on Zen 3).
 _ROWS_16 = {1: (8, 7, 6, 5, 4), 2: (4, 5, 3), 3: (3, 2), 4: (2, 3)}
 _ROWS_32 = {1: (16, 14, 12, 10, 8), 2: (8, 10, 7, 6, 12), 3: (6, 5, 7), 4: (4, 6, 5)}
+_NEAR = 1 << 13  # elements of the vectors' operand that stay in the nearest cache anyway
 _MANY_TILES = 8  # that many along the vector loop make it the outermost one
 _LONG = 8  # vectors of a reduction that make it worth putting lanes together at the end
 _DOTS_16 = ((2, 4), (4, 2), (3, 3), (2, 3), (3, 2), (2, 2), (1, 8), (8, 1))
@@ -107,8 +108,8 @@ def _row_loops(nest: Nest, phase: Phase, loop: int) -> list[int]:
 
 
 def _order(nest: Nest, phase: Phase, loop: int, tile: int, row: int) -> tuple[int, ...]:
-    """Loops that every operand depends on; the vectors where they are many tiles, so that one panel is read by all
-    rows; the others; the rows."""
+    """Loops that every operand depends on; the vectors where they are many tiles of a large operand, so that one
+    panel of it is read by all rows; the others; the rows."""
     parallel = list(nest.parallel(phase))
     vectors = [n.access for n in _summed(nest, phase) if n.access.stride(loop)]
     batch = [p for p in parallel if p not in (loop, row) and all(a.stride(p) for a in vectors)]
@@ -116,8 +117,11 @@ def _order(nest: Nest, phase: Phase, loop: int, tile: int, row: int) -> tuple[in
     tail = [row] if row >= 0 else []
     if loop < 0:
         return tuple([*batch, *rest, *tail])
-    many = -(-nest.sizes[loop] // tile) >= _MANY_TILES
-    return tuple([*batch, loop, *rest, *tail]) if many else tuple([*batch, *rest[:1], loop, *rest[1:], *tail])
+    panel = nest.sizes[loop] * trips(nest, nest.reduced(phase))
+    many = -(-nest.sizes[loop] // tile) >= _MANY_TILES and panel > _NEAR
+    if many:
+        return tuple([*batch, loop, *rest, *tail])
+    return tuple([*batch, *rest[:1], loop, *rest[1:], *tail]) if rest or panel > _NEAR else tuple([*batch, *tail, loop])
 
 
 def _other_order(made: Schedule, loop: int) -> Schedule | None:

@@ -40,6 +40,7 @@ _HORIZONTAL = {
     "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor", "arith.maxsi": "maxsi", "arith.minsi": "minsi",
     "arith.maxui": "maxui", "arith.minui": "minui",
 }  # fmt: skip
+_BLOCK = 128  # terms of a sum that are added up by themselves: rounding errors grow with blocks, not with terms
 _INFINITIES = {"f32": ("0xFF800000", "0x7F800000"), "f64": ("0xFFF0000000000000", "0x7FF0000000000000")}
 
 
@@ -91,6 +92,7 @@ class _Emitter:
         self._aliased = aliased
         self._code = Code()
         self._scopes: list[dict[object, str]] = [{}]
+        self._block = ""  # where the block at hand of a long sum starts
         self._row_scope = self._scopes[0]  # what later phases of a row may use
         self._at: dict[int, str | int] = {}  # where each loop is: a name, or a number
         self._memory: dict[str, str] = {}
@@ -280,7 +282,9 @@ class _Emitter:
             return values
 
         tiles = {loop: schedule.tile(loop) for loop in reduced}
-        totals = self._carry(list(reduced), tiles, starts, types, step, {})
+        sums = all((found.combiner, found.element) == ("arith.addf", "f32")
+                   for found in (nest.reductions[r] for r in phase.reductions))  # fmt: skip
+        totals = self._carry(list(reduced), tiles, starts, types, step, {}, sums)
         for (r, offsets, piece), value in zip(carried, totals, strict=True):
             self._remember_total(r, offsets, piece, value, schedule.vector)
 
@@ -330,35 +334,73 @@ class _Emitter:
 
     def _carry(
         self, order: list[int], tiles: Mapping[int, int], values: list[str], types: list[str],
-        step: Callable[[list[str], Mapping[int, int]], list[str]], widths: Mapping[int, int],
+        step: Callable[[list[str], Mapping[int, int]], list[str]], widths: Mapping[int, int], sums: bool = False,
     ) -> list[str]:  # fmt: skip
-        """Reduction loops in `order` around `step`, which turns accumulators into new ones."""
+        """Reduction loops in `order` around `step`, which turns accumulators into new ones. sums: they all are
+        sums of floats along one lane each, which a long innermost loop adds up block by block."""
         if not order:
             return step(values, widths)
-        code, loop, rest = self._code, order[0], order[1:]
+        loop, rest = order[0], order[1:]
         size = self._nest.sizes[loop]
         tile = min(tiles.get(loop, 1), size)
         full, left = divmod(size, tile)
+
+        def deeper(values: list[str], width: int) -> list[str]:
+            return self._carry(rest, tiles, values, types, step, {**widths, loop: width})
+
         if full == 1:
             self._at[loop] = 0
             with self._scope():
-                values = self._carry(rest, tiles, values, types, step, {**widths, loop: tile})
+                values = deeper(values, tile)
         elif full > 1:
-            name = code.name()
-            made, inside = [code.name() for _ in values], [code.name() for _ in values]
-            given = ", ".join(f"{i} = {v}" for i, v in zip(inside, values, strict=True))
-            bounds = f"{code.index(0)} to {code.index(full * tile)} step {code.index(tile)}"
-            head = f"{', '.join(made)} = scf.for {name} = {bounds} iter_args({given}) -> ({', '.join(types)})"
-            with code.block(head), self._scope():
-                self._at[loop] = name
-                new = self._carry(rest, tiles, inside, types, step, {**widths, loop: tile})
-                code.line(f"scf.yield {', '.join(new)} : {', '.join(types)}")
-            values = made
+            done = 0
+            block = _BLOCK // tile * tile
+            if sums and not rest and full * tile >= 4 * block > 0:
+                done = full * tile // block * block
+                values = self._sum_blocks(loop, done, block, tile, values, types, lambda v: deeper(v, tile))
+            if done < full * tile:
+                ends = self._code.index(done), self._code.index(full * tile)
+                values = self._sum(loop, ends, tile, values, types, lambda v: deeper(v, tile))
         if left:
             self._at[loop] = full * tile
             with self._scope():
-                values = self._carry(rest, tiles, values, types, step, {**widths, loop: left})
+                values = deeper(values, left)
         return values
+
+    def _sum(
+        self, loop: int | None, ends: tuple[str, str], step: int, values: list[str], types: list[str],
+        inner: Callable[[list[str]], list[str]],
+    ) -> list[str]:  # fmt: skip
+        """A loop that carries accumulators; `loop` None: its variable is `self._block`."""
+        code = self._code
+        name = code.name()
+        made, inside = [code.name() for _ in values], [code.name() for _ in values]
+        given = ", ".join(f"{i} = {v}" for i, v in zip(inside, values, strict=True))
+        bounds = f"{ends[0]} to {ends[1]} step {code.index(step)}"
+        head = f"{', '.join(made)} = scf.for {name} = {bounds} iter_args({given}) -> ({', '.join(types)})"
+        with code.block(head), self._scope():
+            if loop is None:
+                self._block = name
+            else:
+                self._at[loop] = name
+            code.line(f"scf.yield {', '.join(inner(inside))} : {', '.join(types)}")
+        return made
+
+    def _sum_blocks(
+        self, loop: int, end: int, block: int, tile: int, values: list[str], types: list[str],
+        inner: Callable[[list[str]], list[str]],
+    ) -> list[str]:  # fmt: skip
+        """Sums over blocks of a loop, each from 0, added up."""
+        code = self._code
+
+        def one(totals: list[str]) -> list[str]:
+            start = self._block
+            stop = code.op("arith.addi", (start, code.index(block)), "index")
+            zeros = [code.constant("0.0", type_) for type_ in types]
+            parts = self._sum(loop, (start, stop), tile, zeros, types, inner)
+            return [code.op("arith.addf", pair, type_) for *pair, type_ in zip(totals, parts, types, strict=True)]
+
+        return self._sum(None, (code.index(0), code.index(end)), block, values, types, one)
 
     def _advance(
         self, carried: Sequence[tuple[int, Offsets, Piece]], values: Sequence[str], inner: Offsets, loop: int
