@@ -11,11 +11,13 @@ import numpy as np
 from fitness.cpu import Array, CpuRunner, row_loop
 from fitness.loader import Loader
 from mlir_passes import llvm
+from mlir_passes.objects import KernelObject
 from mlir_passes.program import Buffer, KernelCall, Program
 
 ALIGN = 64
 _NOTHING = "define void @nothing() {\n  ret void\n}"
 _MOST_STEPS = 50
+_LEAST_PAIRS, _MOST_PAIRS = 8, 300
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,40 @@ class StepCalls:
                 break
         *calls, nothing = np.median(np.array(found), axis=0)
         return [max(0.0, (float(t) - float(nothing)) * 1e-9) for t in calls]
+
+    def duel(self, key: str, rival: KernelObject, symbol: str, budget_s: float) -> list[tuple[float, float]]:
+        """Seconds a step in the calls of a kernel, with the rival and with its own object, in pairs of steps."""
+        self._loader.add(rival.code, "rival")
+        rows = [i for i, call in enumerate(self._program.plan.calls) if call.kernel == key]
+        other = self._table.copy()
+        for row in rows:
+            call = self._program.plan.calls[row]
+            other[row, 0] = self._loader.address(symbol)
+            other[row, len(call.args) + 2] = rival.shards
+        tables, pairs = (other, self._table), list[tuple[float, float]]()
+        end = time.monotonic() + budget_s
+        self._runner.write_state(self._state)
+        while len(pairs) < _LEAST_PAIRS or (len(pairs) < _MOST_PAIRS and time.monotonic() < end):
+            self._runner.write_batch(self._batches[len(pairs) % len(self._batches)])
+            first = len(pairs) % 2
+            took = {which: self._step(tables[which], rows) for which in (first, 1 - first)}
+            pairs.append((took[0], took[1]))
+        return pairs
+
+    def _step(self, table: Array, timed: Sequence[int]) -> float:
+        """One step of the rows of a table; seconds of the rows `timed` together."""
+        spent, begin = 0, 0
+        for row in timed:
+            if row > begin:
+                self._run(self._at(begin), row - begin, 1)
+            start = time.perf_counter_ns()
+            self._run(table.ctypes.data + row * table.strides[0], 1, 1)
+            spent += time.perf_counter_ns() - start
+            begin = row + 1
+        rest = len(self._program.plan.calls) - begin
+        if rest:
+            self._run(self._at(begin), rest, 1)
+        return spent * 1e-9
 
     def capture(self, keys: Collection[str]) -> dict[str, Capture]:
         """What each of these kernels finds at its first call in a step."""

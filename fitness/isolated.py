@@ -56,7 +56,7 @@ def _child(work: Callable[[], Any], limits: Limits, write: int, log: int, parent
             data = data[os.write(write, data) :]
         os._exit(0)
     except BaseException:
-        traceback.print_exc()
+        os.write(2, traceback.format_exc().encode())
     finally:
         os._exit(_BUG)
 

@@ -40,11 +40,10 @@ class Made:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Seconds of a call of the rival over those of the default: median and interquartile range of pairs."""
+    """Seconds of the rival over those of the default: median and interquartile range of pairs."""
 
     ratio: float
     spread: float
-    default_s: float
 
 
 def compare(capture: Capture, default: Made, rival: Made, step_bytes: int, rounds: int, screen: bool) -> Ratio | str:
@@ -67,9 +66,14 @@ def compare(capture: Capture, default: Made, rival: Made, step_bytes: int, round
         pairs.append((windows[1], windows[0]))
         if screen and turn + 1 == _SCREEN and _median(pairs) > _SLOWER:
             break
+    return summary(pairs)
+
+
+def summary(pairs: Sequence[tuple[float, float]]) -> Ratio:
+    """The figures of pairs (rival, default)."""
     ratios = [rival_s / default_s for rival_s, default_s in pairs]
     low, middle, high = (float(q) for q in np.percentile(ratios, [25, 50, 75]))
-    return Ratio(middle, high - low, min(default_s for _, default_s in pairs))
+    return Ratio(middle, high - low)
 
 
 def _median(pairs: Sequence[tuple[float, float]]) -> float:

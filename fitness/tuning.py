@@ -1,8 +1,9 @@
 """Finds better schedules for the kernels of a step: each candidate compiled, checked and timed in a child of its own.
 
 Kernels come in the order of their share of the step. For each one: first what the families list, one phase at a time,
-the costliest first; then small steps from the best (`mlir_passes.kernels.search`). The best few are timed again, and
-one that does not hold is dropped. A candidate that fails is data: it is counted, and the search goes on.
+the costliest first; then small steps from the best (`mlir_passes.kernels.search`). The best few are timed again, the
+fastest of them within the step, and what does not hold there is dropped. A candidate that fails is data: it is
+counted, and the search goes on.
 """
 
 from __future__ import annotations
@@ -11,21 +12,23 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
 from fitness.calls import Capture, StepCalls
-from fitness.cpu import Array
+from fitness.cpu import Array, CpuRunner
 from fitness.errors import FitnessError
 from fitness.isolated import isolated
-from fitness.job import Limits
-from fitness.result import Failure
-from fitness.rival import Made, Ratio, compare, to_json
+from fitness.job import Limits, Timing
+from fitness.result import Failure, Outcome
+from fitness.rival import Made, Ratio, compare, summary, to_json
+from fitness.timing import Subject, Timed
+from fitness.timing import compare as compare_steps
 from mlir_passes.ir_tools import new_context
 from mlir_passes.kernels import blas
 from mlir_passes.kernels.choice import BLAS, DEFAULT, Choice
-from mlir_passes.kernels.families import candidates, family
+from mlir_passes.kernels.families import candidates, defaults, family
 from mlir_passes.kernels.machine import trips
 from mlir_passes.kernels.nest import Nest, NotCovered
 from mlir_passes.kernels.schedule import Schedule
@@ -41,11 +44,15 @@ SHORTEST_S = 1e-6  # kernels below this time are left alone
 SMALLEST_SHARE = 0.003  # and those below this share of the step
 _FINALISTS = 3
 _SMALL_PHASE = 0.05  # of a kernel's work, below which a phase keeps its default
-_ROUNDS, _FINAL_ROUNDS = 16, 60
+_ROUNDS, _FINAL_ROUNDS = 24, 120
+_DUEL_S = 0.5
+_STEP_WINDOW_S, _LEAST_ROUNDS, _MOST_ROUNDS = 0.002, 15, 500
+_STEP_S = 4.0  # for the comparison of whole steps
 _LEAST_S = 2.0  # for one kernel, however small its share of the time left
 _PROFILE_S = 1.0
 LIMITS = Limits(wall_s=20.0, cpu_s=20.0, memory_bytes=2 << 30)
 _STAGE = "timing"
+_NOTE = 1000  # characters: a choice, and the end of what a child said
 
 
 @dataclass(frozen=True)
@@ -60,13 +67,14 @@ class Options:
 
 @dataclass(frozen=True)
 class Target:
-    """A kernel worth tuning. share: of the step's time, all its calls together."""
+    """A kernel worth tuning. call_s: seconds of a call within the step. share: of the step's time, of all calls."""
 
     hash: str
     kernel: Kernel
     code: bytes
     nest: Nest
     capture: Capture
+    call_s: float
     share: float
 
     @property
@@ -85,7 +93,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What was found for a kernel. ratio: its time over the default's; 1 where the default stays.
+    """What was found for a kernel. ratio: its time over the default's within the step; 1 where the default stays.
 
     tried, failed: candidates, and those of them that did not compile, did not run or gave wrong results.
     finished: False where the time was up before all was tried.
@@ -145,8 +153,12 @@ def targets(step: Step, limits: Limits = LIMITS) -> list[Target]:
     for key, nest in nests.items():
         kernel = program.kernels[key]
         name = kernel_hash(kernel_text(kernel))
-        made.append(Target(name, kernel, program.objects[key], nest, captured[key], shares[key]))
+        made.append(Target(name, kernel, program.objects[key], nest, captured[key], _mean(spent[key]), shares[key]))
     return sorted(made, key=lambda target: -target.share)
+
+
+def _mean(times: Sequence[float]) -> float:
+    return sum(times) / len(times)
 
 
 def _nest(kernel: Kernel) -> Nest | None:
@@ -157,8 +169,8 @@ def _nest(kernel: Kernel) -> Nest | None:
 
 
 def tune(
+    step: Step,
     found: Sequence[Target],
-    step_bytes: int,
     options: Options,
     known: Mapping[str, Choice],
     on_try: Callable[[Try], None],
@@ -171,19 +183,18 @@ def tune(
             return
         share = target.share / sum(t.share for t in found[number:])
         own = min(end, time.monotonic() + max(_LEAST_S, left * share))
-        yield _Search(target, step_bytes, options, own, on_try).run(known.get(target.hash, DEFAULT))
+        yield _Search(step, target, options, own, on_try).run(known.get(target.hash, DEFAULT))
 
 
 class _Search:
     """The search for one kernel."""
 
-    def __init__(
-        self, target: Target, step_bytes: int, options: Options, end: float, on_try: Callable[[Try], None]
-    ) -> None:
-        self._target, self._step_bytes, self._options = target, step_bytes, options
+    def __init__(self, step: Step, target: Target, options: Options, end: float, on_try: Callable[[Try], None]) -> None:
+        self._step, self._target, self._options = step, target, options
         self._end, self._on_try = end, on_try
         self._random = random.Random(f"{options.seed} {target.hash}")
         self._context = new_context()
+        self._start = Choice(schedules=tuple(defaults(target.nest, machine())))
         self._ratios: dict[Choice, float] = {}
         self._failed = 0
         self._note = ""
@@ -192,8 +203,8 @@ class _Search:
     def run(self, known: Choice) -> Tuned:
         nest = self._target.nest
         lists = candidates(nest, machine())
-        best = tuple(schedules[0] for schedules in lists)
-        self._ratios[Choice(schedules=best)] = 1.0
+        best = self._start.schedules
+        self._ratios[self._start] = 1.0
         if blas.product(nest) is not None and blas.symbol():
             self._ratio(BLAS)
         if known.schedules:
@@ -244,35 +255,41 @@ class _Search:
         return self._ratios[choice]
 
     def _measured(self, choice: Choice, rounds: int, screen: bool) -> Ratio | None:
-        measure = partial(measured, self._target, choice, self._context, self._step_bytes, rounds, screen)
+        step_bytes = self._step.program.plan.peak_bytes
+        how = (self._context, step_bytes, rounds, screen)
+        return self._isolated(choice, partial(measured, self._target, choice, *how))
+
+    def _isolated(self, choice: Choice, measure: Callable[[], dict[str, Any]]) -> Ratio | None:
+        """What `measure` finds in a child of its own; None, and a note, if that fails."""
         found: Any = isolated(measure, self._options.limits, _STAGE)
         if isinstance(found, Failure):
             found = {"wrong": f"{found.outcome}: {found.detail}"}
         if "wrong" in found:
             self._failed += 1
-            self._note = f"{choice.text} {found['wrong']}"[:500]
+            self._note = f"{choice.text} {found['wrong']}"[:_NOTE]
             return None
         return Ratio(**found)
 
     def _settled(self) -> Tuned:
         """The fastest of the best few, timed for longer; the default unless that is faster by the margin."""
         target = self._target
-        promising = [choice for choice, ratio in self._ratios.items() if ratio < MARGIN]
+        promising = [choice for choice, ratio in self._ratios.items() if ratio < MARGIN and choice != self._start]
         finals: list[tuple[Ratio, Choice]] = []
         for choice in sorted(promising, key=lambda choice: self._ratios[choice])[:_FINALISTS]:
             ratio = self._measured(choice, _FINAL_ROUNDS, screen=False)
             if ratio is not None:
                 finals.append((ratio, choice))
         won, choice = min(finals, key=lambda pair: pair[0].ratio, default=(None, DEFAULT))
+        if won is not None and won.ratio < MARGIN:
+            won = self._isolated(choice, partial(dueled, self._step, target, choice, self._context))
         if won is None or won.ratio >= MARGIN:
-            base = self._measured(Choice(), _ROUNDS, screen=False) if won is None else won
-            won, choice = Ratio(1.0, 0.0, base.default_s if base else math.nan), DEFAULT
+            won, choice = Ratio(1.0, 0.0), DEFAULT
         return Tuned(
             hash=target.hash,
             choice=choice,
             family=target.family,
             loops=target.loops,
-            default_s=won.default_s,
+            default_s=target.call_s,
             ratio=won.ratio,
             spread=won.spread,
             tried=len(self._ratios) - 1,
@@ -297,5 +314,29 @@ def measured(
     return to_json(compare(target.capture, default, Made(made, "k_rival"), step_bytes, rounds, screen))
 
 
+def dueled(step: Step, target: Target, choice: Choice, context: Any) -> dict[str, Any]:
+    """A choice compared with the default within the step; plain data."""
+    made = compile_choice(kernel_text(target.kernel), "rival", context, choice)
+    blas.symbol()  # it may call the library
+    pairs = StepCalls(step.program, step.state, step.batches).duel(target.kernel.key, made, "k_rival", _DUEL_S)
+    return to_json(summary(pairs))
+
+
 def _with(schedules: tuple[Schedule, ...], number: int, schedule: Schedule) -> tuple[Schedule, ...]:
     return (*schedules[:number], schedule, *schedules[number + 1 :])
+
+
+def whole_step(step: Step, tuned: Program) -> Timed | Failure:
+    """The step of `tuned` against the default one: windows in turn, from the same state."""
+
+    def work() -> dict[str, Any]:
+        new, old = (Subject(CpuRunner(p), step.state, step.batches) for p in (tuned, step.program))
+        pair_s = 2 * max(_STEP_WINDOW_S, old.window(3))
+        rounds = min(_MOST_ROUNDS, max(_LEAST_ROUNDS, round(_STEP_S / pair_s)))
+        found = compare_steps(new, old, Timing(rounds=rounds, window_s=_STEP_WINDOW_S))
+        return {"wrong": found.detail} if isinstance(found, Failure) else asdict(found)
+
+    found = isolated(work, replace(LIMITS, wall_s=600.0, cpu_s=600.0, memory_bytes=16 << 30), _STAGE)
+    if isinstance(found, Failure):
+        return found
+    return Failure(Outcome.WRONG, found["wrong"]) if "wrong" in found else Timed(**found)

@@ -46,6 +46,7 @@ def _common(
     \b
     A first tour:
       gevo doctor                                what works on this machine
+      gevo tune digits --for 1m                  faster kernels, kept for this CPU
       gevo search digits --for 2m --name first   evolve a small training step
       gevo front first                           what was found, against the base
       gevo show first r0042                      one variant in full
@@ -128,6 +129,41 @@ def resume(
       gevo resume night --for 2h
     """
     return _commands().resume(_find(run, run_dir), _budget(time, evaluations, generations), workers, _console())
+
+
+@app.command()
+def tune(
+    workload: Annotated[str, typer.Argument(help="A shipped name, file.py:object, or file.mlir.")],
+    time: FOR = "",
+    seed: Annotated[int, typer.Option(help="Decides the order in which small steps are tried.")] = 0,
+    again: Annotated[bool, typer.Option("--again", help="Tune also what is in the database.")] = False,
+) -> int:
+    """Find faster schedules for the kernels of a step.
+
+    \b
+    A kernel has a good schedule at once. This tries others: larger and smaller
+    tiles, other orders of loops, for products NumPy's OpenBLAS. Each one is
+    compiled, compared with the default's results, and timed against it in a
+    process of its own, kernels with the largest share of the step first.
+    A kernel stays as it is unless another way takes 3 % less time.
+    \b
+    What is found is kept for this CPU, in tuning.parquet in gevo's cache.
+    Searches started later use it, for every kernel with the same text. One
+    thread; without --for until all is tried. Ctrl-C keeps the kernels that are
+    done, and the next call goes on with the rest.
+
+    \b
+    Example:
+      gevo tune twofc --for 2m
+      gevo search twofc --for 8h
+    """
+    from gevo.units import parse_duration
+
+    try:
+        seconds = parse_duration(time) if time else 0.0
+    except ValueError as error:
+        raise CampaignError(str(error), "--for") from error
+    return _commands().tune(workload, seconds, seed, again, _console())
 
 
 @app.command()

@@ -36,6 +36,7 @@ from gevo.progress import outcomes_text, view_for
 from gevo.record import Record, versus
 from gevo.store import Run, RunWriter
 from gevo.tally import Tally
+from gevo.units import seconds as seconds_text
 from gevo.units import span
 
 RUNS = Path("runs")  # where runs are, unless --run-dir says otherwise
@@ -60,6 +61,48 @@ def search(config: CampaignConfig, folder: Path, console: Console) -> int:
         with RunWriter(folder) as writer, Pool(context, config.workers) as pool:
             writer.freeze(manifest(config, context, pool.base, folder))
             return _run(Campaign(Run(folder), writer, pool), config.budget, folder, console)
+
+
+def tune(workload: str, seconds: float, seed: int, again: bool, console: Console) -> int:
+    """Tune the kernels of a workload's step and print what was found; returns the exit code."""
+    from fitness import tuning
+    from gevo.tune import open_bench, tune_step, whole_step
+    from gevo.tune_view import TuneView, table
+    from gevo.tuning_store import TuningStore
+
+    store = TuningStore()
+    store.rows()  # a damaged file ends here, before anything is measured
+    console.print(f"Preparing {workload}", highlight=False)
+    bench = open_bench(workload)
+    default = bench.program({})
+    step = bench.step(default)
+    kernels = tuning.targets(step)
+    options = tuning.Options(seconds=seconds, seed=seed)
+    ending = f"ends after {span(seconds)} or when all is tried" if seconds else "ends when all is tried"
+    console.print(
+        f"Tuning {len(kernels)} of {len(default.kernels)} kernels, the others take next to no time; "
+        f"it {ending}. Ctrl-C stops it and keeps the kernels that are done",
+        highlight=False,
+    )
+    try:
+        with TuneView(console, kernels, seconds) as view, _term_as_interrupt():
+            for row in tune_step(bench, kernels, step, store, options, again, view):
+                view.row(row)
+    except KeyboardInterrupt:
+        console.print(table(kernels, store.rows()), highlight=False)
+        console.print(f"Stopped. Go on with: gevo tune {workload}", highlight=False)
+        return INTERRUPTED
+    console.print(table(kernels, store.rows()), highlight=False)
+    timed = whole_step(bench, step, store.choices())
+    if timed is None:
+        console.print("No kernel of this step is faster than by default", highlight=False)
+    else:
+        console.print(
+            f"Whole step: {seconds_text(timed.base_s)} by default, {seconds_text(timed.ratio * timed.base_s)} tuned; "
+            f"ratio {timed.ratio:.3f}, spread {timed.spread:.3f}",
+            highlight=False,
+        )
+    return 0
 
 
 def resume(folder: Path, more: Budget, workers: int | None, console: Console) -> int:

@@ -7,17 +7,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mlir_passes.kernels.choice import fits
-from mlir_passes.kernels.machine import Machine
+from mlir_passes.kernels.machine import Machine, trips
 from mlir_passes.kernels.nest import Nest, Phase
 from mlir_passes.kernels.schedule import Schedule
 
 _MOST_UNROLLED = 128  # vectors of work in a tile; more is long to compile and never won (Zen 3)
+_LARGEST_PANEL = 1 << 16  # elements; panels stand on the stack
 _SPILLED = 1.5  # accumulators may be this many times the registers: some are spilled at little cost
 
 
 def neighbours(schedule: Schedule, nest: Nest, phase: Phase, machine: Machine) -> list[Schedule]:
-    """Schedules one step away: columns, the count of one unrolled loop, or two loops in the other order."""
-    found = dict.fromkeys([*_columns(schedule, nest), *_unrolls(schedule, nest, phase), *_orders(schedule, nest, phase)])
+    """Schedules one step away: columns, the count of one unrolled loop, two loops in the other order, packing."""
+    found = dict.fromkeys(
+        [
+            *_columns(schedule, nest),
+            *_unrolls(schedule, nest, phase),
+            *_orders(schedule, nest, phase),
+            *_packing(schedule, nest, phase),
+        ]
+    )
     return [s for s in found if s != schedule and fits(nest, phase, s) and _small(s, nest, phase, machine)]
 
 
@@ -59,10 +67,17 @@ def _orders(schedule: Schedule, nest: Nest, phase: Phase) -> Iterator[Schedule]:
         yield replace(schedule, order=tuple(swapped))
 
 
+def _packing(schedule: Schedule, nest: Nest, phase: Phase) -> Iterator[Schedule]:
+    if schedule.vector in nest.parallel(phase) and phase.reductions:
+        yield replace(schedule, pack=not schedule.pack)
+
+
 def _small(schedule: Schedule, nest: Nest, phase: Phase, machine: Machine) -> bool:
     """Whether a tile's accumulators nearly fit the registers, and its code stays short."""
     reduced = set(nest.reduced(phase))
     side_by_side = math.prod(count for loop, count in schedule.unroll if loop not in reduced)
     deep = math.prod(count for loop, count in schedule.unroll if loop in reduced)
     accumulators = schedule.columns * side_by_side * max(1, len(phase.reductions))
+    if schedule.pack and trips(nest, nest.reduced(phase)) * schedule.tile(schedule.vector) > _LARGEST_PANEL:
+        return False
     return accumulators <= _SPILLED * machine.registers and accumulators * deep <= _MOST_UNROLLED

@@ -1,0 +1,99 @@
+"""What tuning shows: the kernel under way, and the table of what was found."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from fitness.tuning import Target, Try
+from gevo.tuning_store import TuningRow
+from gevo.units import seconds, span
+from mlir_passes.kernels.choice import BLAS, DEFAULT, Choice
+
+LIVE_EVERY_S = 0.25
+LINE_EVERY_S = 10.0
+
+
+class TuneView:
+    """One line that changes in place on a terminal, a line now and then elsewhere; entered around the tuning.
+
+    No thread of its own draws: children are forked meanwhile.
+    """
+
+    def __init__(self, console: Console, kernels: Sequence[Target], budget_s: float) -> None:
+        self._console = console
+        self._kernels, self._end = kernels, time.monotonic() + budget_s if budget_s else math.inf
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        self._every_s = LIVE_EVERY_S if self._live else LINE_EVERY_S
+        self._next = time.monotonic() + self._every_s
+
+    def __enter__(self) -> TuneView:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def __call__(self, done: Try) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + self._every_s
+        if self._live:
+            self._live.update(Text(self._line(done)), refresh=True)
+        else:
+            self._console.print(self._line(done), highlight=False, soft_wrap=True)
+
+    def row(self, row: TuningRow) -> None:
+        """Say what was found for a kernel."""
+        text = "stays as it is" if row.choice == DEFAULT else f"{row.ratio:.2f} of its time"
+        more = "" if row.finished else "; not all was tried"
+        line = f"{row.family} {row.loops}: {text}, {row.tried} tried{more}"
+        (self._live.console if self._live else self._console).print(line, highlight=False, soft_wrap=True)
+
+    def _line(self, done: Try) -> str:
+        number = next(i for i, target in enumerate(self._kernels, 1) if target.hash == done.target.hash)
+        left = self._end - time.monotonic()
+        parts = [
+            f"kernel {number} of {len(self._kernels)}: {done.target.family} {done.target.loops}",
+            f"{done.target.share:.1%} of the step",
+            f"{done.number} tried, best {done.best:.2f} of the default's time",
+            *([f"{span(left)} left"] if math.isfinite(left) else []),
+        ]
+        return " | ".join(parts)
+
+
+def table(kernels: Sequence[Target], rows: dict[str, TuningRow]) -> Table:
+    """A line a kernel, the largest share of the step first."""
+    shown = Table("kernel", "loops", "of step", "default", "tuned", "ratio", "choice", box=None)
+    for column in shown.columns[2:6]:
+        column.justify = "right"
+    for target in kernels:
+        row = rows.get(target.hash)
+        share = f"{target.share:.1%}"
+        if row is None:
+            shown.add_row(target.family, target.loops, share, "-", "-", "-", "not tuned yet")
+            continue
+        times = seconds(row.default_s), seconds(row.default_s * row.ratio)
+        shown.add_row(row.family, row.loops, share, *times, f"{row.ratio:.2f}", choice_text(row.choice))
+    return shown
+
+
+def choice_text(choice: Choice) -> str:
+    """A choice in a few words: the tile of its largest phase, vectors first."""
+    if choice in (DEFAULT, BLAS):
+        return "default" if choice == DEFAULT else "OpenBLAS"
+    largest = max(choice.schedules, key=lambda s: s.columns * math.prod(n for _, n in s.unroll))
+    tile = "x".join(str(n) for _, n in largest.unroll)
+    vectors = f"{largest.columns}x{largest.lanes} lanes" if largest.vector >= 0 else "scalars"
+    return f"{vectors}{f', {tile} unrolled' if tile else ''}"
