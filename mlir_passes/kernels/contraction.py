@@ -10,13 +10,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mlir_passes.kernels.machine import Machine, contiguous, in_tiles, trips, vector_loop
-from mlir_passes.kernels.nest import Load, Nest, Phase
+from mlir_passes.kernels.nest import Access, Load, Nest, Phase
 from mlir_passes.kernels.schedule import Schedule
 
-# Heights of a tile by its vectors, best first, for 16 registers: 8 accumulators hide the latency of two FMA units
-# of 4 cycles, 12 leave too few registers for the operands and spill (measured on Zen 3).
-_ROWS_16 = {1: (8, 7, 6, 5, 4), 2: (4, 5, 3), 3: (3, 2), 4: (2, 3)}
-_ROWS_32 = {1: (16, 14, 12, 10, 8), 2: (8, 10, 7, 6, 12), 3: (6, 5, 7), 4: (4, 6, 5)}
+# Heights of a tile by its vectors, best first, for 16 and for 32 registers. Two FMA units of 4 cycles want 8
+# accumulators, and a few more give slack; 12 leave room for the operands (measured on Zen 3).
+_ROWS_16 = {1: (10, 8, 6), 2: (6, 5, 4), 3: (4, 3), 4: (3, 2)}
+_ROWS_32 = {1: (16, 14, 12), 2: (12, 10, 8), 3: (8, 6), 4: (6, 5, 4)}
+_SLACK = 1.1  # a tile with just 8 accumulators is this much slower than its work
+_REUSE = 8  # tiles of rows that make packing the vectors' operand worth it
+_FAR = 512  # elements between vectors of one panel that make caches and prefetchers fail
+_MOST_PANEL = 1 << 15  # elements of a packed panel
 _NEAR = 1 << 13  # elements of the vectors' operand that stay in the nearest cache anyway
 _MANY_TILES = 8  # that many along the vector loop make it the outermost one
 _LONG = 8  # vectors of a reduction that make it worth putting lanes together at the end
@@ -51,8 +55,9 @@ def schedules(nest: Nest, phase: Phase, machine: Machine) -> list[Schedule]:
     """Register tiles with the vectors along the result; where an operand is transposed, along the reduction too."""
     lanes, loop = machine.lanes(nest, phase), vector_loop(nest, phase)
     along = _along_result(nest, phase, machine, loop, lanes)
+    along = _with_panels(nest, phase, along, loop)
     dots = _along_sum(nest, phase, machine, lanes)
-    if loop >= 0 and _reads_well(nest, phase, loop):
+    if loop >= 0 and (_reads_well(nest, phase, loop) or along[0].pack):
         return [*along, *dots]
     return [*dots, *_in_blocks(nest, phase, along, loop, lanes), *along]
 
@@ -80,9 +85,9 @@ def _along_result(nest: Nest, phase: Phase, machine: Machine, loop: int, lanes: 
         if columns > -(-width // lanes):
             continue
         for row in rows[:2] or [-1]:
-            best = in_tiles(nest.sizes[row], heights[columns]) if row >= 0 else 1
-            for height in dict.fromkeys((best, *heights[columns][:3])):
-                if row >= 0 and height > nest.sizes[row]:
+            best = _height(nest.sizes[row], columns, heights[columns], machine) if row >= 0 else 1
+            for height in dict.fromkeys((best, *heights[columns])):
+                if row >= 0 and height > nest.sizes[row] and height != best:
                     continue
                 unroll = ((row, height),) if row >= 0 and height > 1 else ()
                 made = Schedule(loop, lanes, columns, unroll, _order(nest, phase, loop, lanes * columns, row))
@@ -91,6 +96,56 @@ def _along_result(nest: Nest, phase: Phase, machine: Machine, loop: int, lanes: 
                 if other is not None:
                     found.append(other)
     return found or [Schedule()]
+
+
+def _height(size: int, columns: int, heights: tuple[int, ...], machine: Machine) -> int:
+    """The height of a tile that covers `size` rows in the least time; a remainder costs as if it were latency-bound."""
+    floor = (16 if machine.registers >= 32 else 8) * _SLACK
+
+    def cost(height: int) -> float:
+        full, left = divmod(size, height)
+        return full * max(height * columns, floor) + (max(left * columns, floor) if left else 0)
+
+    return min((h for h in range(1, max(heights) + 1) if h <= size), key=lambda h: (cost(h), -h))
+
+
+def _with_panels(nest: Nest, phase: Phase, along: Sequence[Schedule], loop: int) -> list[Schedule]:
+    """The schedules, and those that read the vectors' operand from a packed panel: first where it lies badly and
+    many rows read it."""
+    reads = [n.access for n in _summed(nest, phase) if loop >= 0 and n.access.stride(loop)]
+    reduced = nest.reduced(phase)
+    panel = max((trips(nest, tuple(k for k in reduced if a.stride(k))) for a in reads), default=0)
+    if not reads or not panel:
+        return list(along)
+    far = any(a.stride(loop) != 1 or max(a.stride(k) for k in reduced) >= _FAR for a in reads)
+    packed: list[Schedule] = []
+    for made in along:
+        tile = made.lanes * made.columns
+        order = _panel_order(nest, made, reads, loop)
+        inside = order[order.index(loop) + 1 :]
+        reuse = trips(nest, inside) / math.prod(made.tile(p) for p in inside)
+        if tile * panel <= _MOST_PANEL and reuse >= 2 and all(not any(a.stride(p) for p in inside) for a in reads):
+            packed.append(replace(made, order=order, pack=True))
+    first = bool(packed) and far and _reuse(nest, packed[0], loop) >= _REUSE
+    both = [*packed, *along] if first else [*along, *packed]
+    return list(dict.fromkeys(both))
+
+
+def _reuse(nest: Nest, made: Schedule, loop: int) -> float:
+    """Tiles that read one panel."""
+    inside = made.order[made.order.index(loop) + 1 :]
+    return trips(nest, inside) / math.prod(made.tile(p) for p in inside)
+
+
+def _panel_order(nest: Nest, made: Schedule, reads: Sequence[Access], loop: int) -> tuple[int, ...]:
+    """Loops that the panel depends on, then one more where there are few tiles of vectors to share out; the vectors;
+    the others."""
+    others = [p for p in made.order if p != loop]
+    batch = [p for p in others if any(a.stride(p) for a in reads)]
+    rest = [p for p in others if p not in batch]
+    tiles = -(-nest.sizes[loop] // made.tile(loop))
+    share = 1 if tiles < _MANY_TILES and len(rest) > 1 else 0
+    return tuple([*batch, *rest[:share], loop, *rest[share:]])
 
 
 def _row_loops(nest: Nest, phase: Phase, loop: int) -> list[int]:

@@ -16,6 +16,7 @@ from mlir_passes.kernels.code import Code, vector
 from mlir_passes.kernels.nest import (
     Access,
     Apply,
+    Array,
     Carried,
     Constant,
     Index,
@@ -95,8 +96,11 @@ class _Emitter:
         self._block = ""  # where the block at hand of a long sum starts
         self._row_scope = self._scopes[0]  # what later phases of a row may use
         self._at: dict[int, str | int] = {}  # where each loop is: a name, or a number
+        self._arrays = dict(nest.arrays)  # the kernel's, and panels
         self._memory: dict[str, str] = {}
         self._written: set[str] = set()
+        self._packed: dict[Access, Access] = {}  # where a panel of a tile stands while its loop runs
+        self._enter: dict[int, Callable[[int], None]] = {}  # what to do where a tile of a loop begins
         self._widths: dict[int, int] = {}  # iterations of each loop in the tile at hand
         self._inside_body = False  # of a reduction that is no plain sum: the innermost scope holds its accumulators
         self.shards = 1
@@ -142,7 +146,7 @@ class _Emitter:
         """Globals for constants, and the lines that make them and the temporaries known in the function."""
         head: list[str] = []
         places: list[str] = []
-        for key, array in self._nest.arrays.items():
+        for key, array in self._arrays.items():
             if array.constant:
                 kind = f"memref<{array.size}x{array.element}>"
                 head.append(
@@ -157,7 +161,7 @@ class _Emitter:
         return "" if argument in self._aliased else " {llvm.noalias}"
 
     def _type(self, name: str) -> str:
-        array = self._nest.arrays[name]
+        array = self._arrays[name]
         return f"memref<{array.size}x{_held(array.element)}>"
 
     # loops
@@ -179,12 +183,14 @@ class _Emitter:
         tile = min(tiles.get(loop, 1), size)
         full, left = divmod(size, tile)
 
-        def deeper(width: int) -> None:
-            self._loops(rest, tiles, inner, False, {**done, loop: width})
+        def deeper(width: int, sharded: bool = False) -> None:
+            if loop in self._enter:
+                self._enter[loop](width)
+            self._loops(rest, tiles, inner, sharded, {**done, loop: width})
 
         if full == 1 and not left:
             self._at[loop] = 0
-            self._loops(rest, tiles, inner, sharded, {**done, loop: tile})
+            deeper(tile, sharded)
             return
         if sharded:
             self.shards = full + bool(left)
@@ -236,8 +242,70 @@ class _Emitter:
         order = [loop for loop in schedule.order if loop in parallel]
         order += [loop for loop in parallel if loop not in order]
         self._written = {s.access.array for s in phase.stores}
+        if schedule.pack:
+            panels = self._panels(phase, schedule, order)
+            self._enter = {schedule.vector: lambda width: self._pack(panels, phase, schedule, width)}
         with self._scope():
             self._loops(order, tiles, lambda widths: self._tile(phase, schedule, widths), sharded)
+        self._enter, self._packed = {}, {}
+
+    # panels
+
+    def _panels(self, phase: Phase, schedule: Schedule, order: Sequence[int]) -> list[Load]:
+        """Loads of the sums that move with the vector loop, and with none that runs inside it but reductions."""
+        nest = self._nest
+        outside = {*nest.rows, *order[: order.index(schedule.vector) + 1], *nest.reduced(phase)}
+        found = [n for i in nest.reach(nest.reductions[r].body for r in phase.reductions)
+                 if isinstance(n := nest.nodes[i], Load)]  # fmt: skip
+        return [n for n in found if n.access.stride(schedule.vector) and not n.access.nodes
+                and n.access.array not in self._written and nest.access_loops(n.access) <= outside]  # fmt: skip
+
+    def _pack(self, panels: Sequence[Load], phase: Phase, schedule: Schedule, width: int) -> None:
+        """Copy each panel of a tile `width` wide into a buffer of its own: reduction loops, then the tile."""
+        nest, loop, tile = self._nest, schedule.vector, schedule.lanes * schedule.columns
+        self._packed = {}
+        made: dict[Access, Access] = {}
+        for number, load in enumerate(panels):
+            name = f"panel{number}"
+            moving = [k for k in nest.reduced(phase) if load.access.stride(k)]
+            strides: dict[int, int] = {}
+            size = tile
+            for k in reversed(moving):
+                strides[k] = size
+                size *= nest.sizes[k]
+            self._arrays[name] = Array(load.element, max(size, self._arrays.get(name, Array("", 0)).size))
+            self._memory[name] = f"%{name}"
+            made[load.access] = Access(name, tuple(sorted(strides.items())))
+            across = next((k for k in moving if load.access.stride(k) == 1 != load.access.stride(loop)), -1)
+
+            def copy(widths: Mapping[int, int], load: Load = load) -> None:
+                self._widths = {**widths, loop: width}
+                for at in itertools.product(*(range(w) for w in widths.values())):
+                    offsets = dict(zip(widths, at, strict=True))
+                    if load.access.stride(loop) == 1:
+                        self._fetch(load.access, offsets, tile)
+                    for piece in pieces(width, schedule.lanes, False):
+                        value = self._load(load, offsets, piece, loop)
+                        whole = Piece(piece.offset, piece.lanes, piece.lanes)
+                        self._write_panel(made[load.access], value, load.element, offsets, whole)
+
+            with self._scope():
+                self._loops(moving, {across: schedule.lanes}, copy, False)
+        self._packed = made
+
+    def _fetch(self, access: Access, offsets: Offsets, ahead: int) -> None:
+        """Ask for what the next tile will copy: its lines are far apart, and no prefetcher foresees them."""
+        place = self._place(access, offsets, ahead)
+        memory, kind = self._memory[access.array], self._type(access.array)
+        self._code.line(f"memref.prefetch {memory}[{place}], read, locality<2>, data : {kind}")
+
+    def _write_panel(self, access: Access, value: str, element: str, offsets: Offsets, piece: Piece) -> None:
+        place = self._place(access, offsets, piece.offset)
+        memory, kind = self._memory[access.array], self._type(access.array)
+        if piece.lanes == 1:
+            self._code.line(f"memref.store {value}, {memory}[{place}] : {kind}")
+            return
+        self._code.line(f"vector.store {value}, {memory}[{place}] : {kind}, {vector(element, piece.lanes)}")
 
     def _tile(self, phase: Phase, schedule: Schedule, widths: Mapping[int, int]) -> None:
         """Reductions and stores of one tile of the parallel loops, `widths` wide."""
@@ -600,6 +668,11 @@ class _Emitter:
 
     def _load(self, load: Load, offsets: Offsets, piece: Piece, loop: int) -> str:
         access = load.access
+        panel = self._packed.get(access)
+        if panel is not None:
+            place, whole = self._place(panel, offsets, piece.offset), Piece(piece.offset, piece.lanes, piece.lanes)
+            return self._once(("load", panel.array, place, piece.lanes), lambda: self._read(
+                Load(panel, load.element), place, whole, 1))  # fmt: skip
         stride = access.stride(loop) if loop >= 0 else 0
         by_lane = piece.lanes > 1 and any(loop in self._nest.loops_of(n) for n, _ in access.nodes)
         if by_lane:

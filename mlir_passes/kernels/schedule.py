@@ -12,7 +12,8 @@ class Schedule:
 
     vector: the loop that runs in vectors, -1 for none; it may be a reduction loop. lanes: elements of one vector.
     columns: vectors in a tile along that loop. unroll: (loop, count) of other loops done side by side in a tile;
-    what is left over runs in a smaller tile. order: the parallel loops, outermost first.
+    what is left over runs in a smaller tile. order: the parallel loops, outermost first. pack: where the vector loop
+    is entered, copy what its tile will read into a buffer that stands in the order in which it is read.
     implementation: "loops" for this emitter; others are named in `implementations`.
     """
 
@@ -21,6 +22,7 @@ class Schedule:
     columns: int = 1
     unroll: tuple[tuple[int, int], ...] = ()
     order: tuple[int, ...] = ()
+    pack: bool = False
 
     def tile(self, loop: int) -> int:
         """Iterations of a loop that one tile holds."""
@@ -33,6 +35,7 @@ class Schedule:
             "columns": self.columns,
             "unroll": [list(pair) for pair in self.unroll],
             "order": list(self.order),
+            "pack": self.pack,
         }
 
     @staticmethod
@@ -43,4 +46,5 @@ class Schedule:
             data["columns"],
             tuple((loop, count) for loop, count in data["unroll"]),
             tuple(data["order"]),
+            data.get("pack", False),
         )
