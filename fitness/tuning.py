@@ -175,7 +175,12 @@ def tune(
     known: Mapping[str, Choice],
     on_try: Callable[[Try], None],
 ) -> Iterator[Tuned]:
-    """What is best for each target, one after the other. known: where a search that was cut short goes on."""
+    """What is best for each target, one after the other.
+
+    known: choices by kernel, where a search that was cut short goes on. What wins for one kernel is tried early for
+    those of the same family and loops.
+    """
+    winners: dict[tuple[str, str], list[Choice]] = {}
     end = time.monotonic() + options.seconds if options.seconds else math.inf
     for number, target in enumerate(found):
         left = end - time.monotonic()
@@ -183,7 +188,11 @@ def tune(
             return
         share = target.share / sum(t.share for t in found[number:])
         own = min(end, time.monotonic() + max(_LEAST_S, left * share))
-        yield _Search(step, target, options, own, on_try).run(known.get(target.hash, DEFAULT))
+        alike = winners.setdefault((target.family, target.loops), [])
+        result = _Search(step, target, options, own, on_try).run([known.get(target.hash, DEFAULT), *alike])
+        if result.choice not in (DEFAULT, *alike):
+            alike.insert(0, result.choice)
+        yield result
 
 
 class _Search:
@@ -200,15 +209,17 @@ class _Search:
         self._note = ""
         self._whole = True
 
-    def run(self, known: Choice) -> Tuned:
+    def run(self, ideas: Sequence[Choice]) -> Tuned:
+        """ideas: choices to try first; what does not fit the kernel fails like any other."""
         nest = self._target.nest
         lists = candidates(nest, machine())
         best = self._start.schedules
         self._ratios[self._start] = 1.0
         if blas.product(nest) is not None and blas.symbol():
             self._ratio(BLAS)
-        if known.schedules:
-            best = self._better(best, known.schedules)
+        for idea in ideas:
+            if len(idea.schedules) == len(best):
+                best = self._better(best, idea.schedules)
         for number in self._phases():
             for schedule in lists[number][1:]:
                 best = self._better(best, _with(best, number, schedule))

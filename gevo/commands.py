@@ -8,6 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from rich.console import Console
@@ -70,22 +71,26 @@ def tune(workload: str, seconds: float, seed: int, again: bool, console: Console
     from gevo.tune_view import TuneView, table
     from gevo.tuning_store import TuningStore
 
-    store = TuningStore()
+    begun, store = monotonic(), TuningStore()
     store.rows()  # a damaged file ends here, before anything is measured
     console.print(f"Preparing {workload}", highlight=False)
     bench = open_bench(workload)
     default = bench.program({})
     step = bench.step(default)
     kernels = tuning.targets(step)
-    options = tuning.Options(seconds=seconds, seed=seed)
+    left = max(1.0, seconds - (monotonic() - begun)) if seconds else 0.0
+    options = tuning.Options(seconds=left, seed=seed)
     ending = f"ends after {span(seconds)} or when all is tried" if seconds else "ends when all is tried"
+    if not kernels:
+        console.print("Every kernel of this step takes next to no time: nothing to tune")
+        return 0
     console.print(
         f"Tuning {len(kernels)} of {len(default.kernels)} kernels, the others take next to no time; "
         f"it {ending}. Ctrl-C stops it and keeps the kernels that are done",
         highlight=False,
     )
     try:
-        with TuneView(console, kernels, seconds) as view, _term_as_interrupt():
+        with TuneView(console, kernels, left) as view, _term_as_interrupt():
             for row in tune_step(bench, kernels, step, store, options, again, view):
                 view.row(row)
     except KeyboardInterrupt:

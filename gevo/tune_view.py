@@ -57,6 +57,8 @@ class TuneView:
     def row(self, row: TuningRow) -> None:
         """Say what was found for a kernel."""
         text = "stays as it is" if row.choice == DEFAULT else f"{row.ratio:.2f} of its time"
+        if row.failed:
+            text += f", {row.failed} failed"
         more = "" if row.finished else "; not all was tried"
         line = f"{row.family} {row.loops}: {text}, {row.tried} tried{more}"
         (self._live.console if self._live else self._console).print(line, highlight=False, soft_wrap=True)
@@ -75,7 +77,7 @@ class TuneView:
 
 def table(kernels: Sequence[Target], rows: dict[str, TuningRow]) -> Table:
     """A line a kernel, the largest share of the step first."""
-    shown = Table("kernel", "loops", "of step", "default", "tuned", "ratio", "choice", box=None)
+    shown = Table("kernel", "loops", "of step", "default", "tuned", "ratio", "tile", box=None)
     for column in shown.columns[2:6]:
         column.justify = "right"
     for target in kernels:
@@ -90,10 +92,10 @@ def table(kernels: Sequence[Target], rows: dict[str, TuningRow]) -> Table:
 
 
 def choice_text(choice: Choice) -> str:
-    """A choice in a few words: the tile of its largest phase, vectors first."""
+    """A choice in a few words: the largest tile of its phases, vectors by lanes, then what is unrolled beside them."""
     if choice in (DEFAULT, BLAS):
         return "default" if choice == DEFAULT else "OpenBLAS"
     largest = max(choice.schedules, key=lambda s: s.columns * math.prod(n for _, n in s.unroll))
-    tile = "x".join(str(n) for _, n in largest.unroll)
-    vectors = f"{largest.columns}x{largest.lanes} lanes" if largest.vector >= 0 else "scalars"
-    return f"{vectors}{f', {tile} unrolled' if tile else ''}"
+    unrolled = "x".join(str(n) for _, n in largest.unroll)
+    vectors = f"{largest.columns}x{largest.lanes}" if largest.vector >= 0 else "scalar"
+    return f"{vectors}{f' by {unrolled}' if unrolled else ''}{', packed' if largest.pack else ''}"

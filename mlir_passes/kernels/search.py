@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mlir_passes.kernels.choice import fits
+from mlir_passes.kernels.contraction import reuse_loops
 from mlir_passes.kernels.machine import Machine, trips
 from mlir_passes.kernels.nest import Nest, Phase
 from mlir_passes.kernels.schedule import Schedule
@@ -68,7 +69,7 @@ def _orders(schedule: Schedule, nest: Nest, phase: Phase) -> Iterator[Schedule]:
 
 
 def _packing(schedule: Schedule, nest: Nest, phase: Phase) -> Iterator[Schedule]:
-    if schedule.vector in nest.parallel(phase) and phase.reductions:
+    if schedule.vector in nest.parallel(phase) and reuse_loops(nest, phase):
         yield replace(schedule, pack=not schedule.pack)
 
 

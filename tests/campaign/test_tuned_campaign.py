@@ -1,0 +1,121 @@
+"""A campaign takes the choices that are in the database when it starts, and keeps to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from synthetic import fake_result
+from toy_workload import toy_workload
+
+from fitness.bench import load_bench
+from fitness.choices import load_choices
+from fitness.errors import FitnessError
+from fitness.evaluate import evaluate
+from fitness.job import Context, Job
+from fitness.result import Outcome
+from gevo import launch
+from gevo.config import CampaignConfig
+from gevo.errors import RunDamaged
+from gevo.genome import IDENTITY
+from gevo.ir_child import export
+from gevo.tuning_store import TuningRow, TuningStore
+from mlir_passes.ir_tools import new_context
+from mlir_passes.kernels.choice import BLAS, Choice
+from mlir_passes.kernels.families import candidates
+from mlir_passes.lower_cpu import kernel_hash, kernel_key, machine, read_nest
+from mlir_passes.objects import ObjectCache
+from mlir_passes.pipeline import kernel_text
+from mlir_passes.program import Kernel
+from workloads.workload import PreparedWorkload
+
+
+class Silent:
+    def stage(self, name: str) -> None:
+        pass
+
+    def known(self, fingerprint: str) -> bool:
+        return False
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GEVO_CACHE", str(tmp_path / "cache"))
+    toy_workload(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def context(folder: Path) -> Context:
+    return launch.context_for(CampaignConfig("toy"), PreparedWorkload.load(folder), folder)
+
+
+def base_kernels(context: Context) -> Mapping[str, Kernel]:
+    """The kernels that a bench makes of the base, by key."""
+    bench = load_bench(context)
+    silence = Silent()
+    return bench.compile(bench.variant({"edits": []}, silence.stage), ObjectCache(None), silence.stage).kernels
+
+
+def other_choice(folder: Path) -> tuple[str, Choice, str]:
+    """A kernel of the toy's base that has another schedule: its hash, that choice, and its key with it."""
+    for kernel in base_kernels(context(folder)).values():
+        text = kernel_text(kernel)
+        lists = candidates(read_nest(text, new_context()), machine())
+        if any(len(schedules) > 1 for schedules in lists):
+            choice = Choice(schedules=tuple(schedules[-1] for schedules in lists))
+            return kernel_hash(text), choice, kernel_key(text, choice)
+    raise AssertionError("no kernel with a choice")
+
+
+def row(kernel: str, choice: Choice) -> TuningRow:
+    facts = {"family": "contraction", "loops": "1", "default_s": 1e-6, "ratio": 0.9, "spread": 0.0, "note": ""}
+    return TuningRow(kernel, choice, **facts, tried=1, failed=0, finished=True, seed=0, workload="toy", created="now")
+
+
+def test_base_and_variants_are_made_by_the_choices_that_the_run_began_with(folder: Path, tmp_path: Path):
+    kernel, choice, key = other_choice(folder)
+    store = TuningStore()
+    store.put(row(kernel, choice))
+    assert launch.freeze_choices(folder) == 1
+    store.put(row(kernel, BLAS))  # later, and too late
+    assert key in base_kernels(context(folder))
+    result = evaluate(load_bench(context(folder)), Job(0, {"edits": []}), Silent())
+    assert result is not None and result.outcome is Outcome.OK and result.cache_misses == 0
+    found = context(folder)
+    export(found.prepared, found.base, found.cache, IDENTITY.to_json(), {}, str(tmp_path / "out"), found.tuning)
+    assert key in json.loads((tmp_path / "out" / "manifest.json").read_text())["kernels"]
+
+
+def test_without_a_database_a_run_has_no_choices(folder: Path):
+    assert launch.freeze_choices(folder) == 0
+    assert context(folder).tuning == "" and not (folder / launch.TUNING).exists()
+
+
+@pytest.mark.parametrize("damage", [None, "{}\n"])
+def test_a_run_whose_choices_were_changed_is_not_resumed(folder: Path, damage: str | None):
+    TuningStore().put(row("abc", BLAS))
+    launch.freeze_choices(folder)
+    manifest = launch.manifest(CampaignConfig("toy"), context(folder), fake_result(IDENTITY), folder)
+    assert launch.reopened(manifest, folder) == context(folder)
+    (folder / launch.TUNING).unlink() if damage is None else (folder / launch.TUNING).write_text(damage)
+    with pytest.raises(RunDamaged, match=r"tuning\.json is missing or was changed"):
+        launch.reopened(manifest, folder)
+
+
+def test_a_run_from_before_there_were_choices_is_resumed(folder: Path):
+    manifest = launch.manifest(CampaignConfig("toy"), context(folder), fake_result(IDENTITY), folder)
+    del manifest["tuning_sha256"], manifest["context"]["tuning"]
+    TuningStore().put(row("abc", BLAS))
+    assert launch.reopened(manifest, folder).tuning == ""
+
+
+def test_steps_of_more_threads_take_no_choice_that_uses_one(folder: Path):
+    TuningStore().put(row("abc", BLAS))
+    launch.freeze_choices(folder)
+    path = str(folder / launch.TUNING)
+    assert load_choices(path) == {"abc": BLAS} and load_choices(path, threads=2) == {}
+    (folder / launch.TUNING).write_text('{"abc": {"implementation": "mkl", "schedules": []}}')
+    with pytest.raises(FitnessError, match="unknown implementation 'mkl'"):
+        load_bench(context(folder))
