@@ -19,6 +19,7 @@ import numpy as np
 from fitness.calls import Argument, Capture, table_of
 from fitness.cpu import PAGE, Array, row_loop
 from fitness.loader import Loader
+from fitness.timing import quartiles
 from mlir_passes.kernels import blas
 from mlir_passes.objects import KernelObject
 
@@ -72,13 +73,12 @@ def compare(capture: Capture, default: Made, rival: Made, step_bytes: int, round
 
 def summary(pairs: Sequence[tuple[float, float]]) -> Ratio:
     """The figures of pairs (rival, default)."""
-    ratios = [rival_s / default_s for rival_s, default_s in pairs]
-    low, middle, high = (float(q) for q in np.percentile(ratios, [25, 50, 75]))
+    low, middle, high = quartiles([rival_s / default_s for rival_s, default_s in pairs])
     return Ratio(middle, high - low)
 
 
 def _median(pairs: Sequence[tuple[float, float]]) -> float:
-    return median(a / b for a, b in pairs)  # NumPy's imports numpy.ma on its first use: 0.15 s in every child
+    return median(a / b for a, b in pairs)
 
 
 class _Copies:

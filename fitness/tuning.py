@@ -43,6 +43,7 @@ STEP = 0.99  # a small step is taken if it gives this share of the best time so 
 SHORTEST_S = 1e-6  # kernels below this time are left alone
 SMALLEST_SHARE = 0.003  # and those below this share of the step
 _FINALISTS = 3
+_STARTS, _NEAR = 3, 1.15  # schedules of a list that small steps start from: not this much slower than the best
 _SMALL_PHASE = 0.05  # of a kernel's work, below which a phase keeps its default
 _ROUNDS, _FINAL_ROUNDS = 24, 120
 _DUEL_S = 0.5
@@ -223,7 +224,9 @@ class _Search:
         for number in self._phases():
             for schedule in lists[number][1:]:
                 best = self._better(best, _with(best, number, schedule))
-            best = self._climb(best, number)
+            for start in self._starts(best, number, lists[number]):
+                found = self._climb(start, number)
+                best = min(best, found, key=lambda schedules: self._ratios[Choice(schedules=schedules)])
         return self._settled()
 
     def _phases(self) -> list[int]:
@@ -232,6 +235,16 @@ class _Search:
         costs = [trips(nest, p.loops) * len(nest.reach(nest.roots(p))) for p in nest.phases]
         worth = [i for i, cost in enumerate(costs) if cost >= _SMALL_PHASE * sum(costs)]
         return sorted(worth, key=lambda i: -costs[i])
+
+    def _starts(
+        self, best: tuple[Schedule, ...], number: int, listed: Sequence[Schedule]
+    ) -> list[tuple[Schedule, ...]]:
+        """Where to climb from: the best, and the next ones that are not far behind."""
+        others = [_with(best, number, schedule) for schedule in listed]
+        others.sort(key=lambda schedules: self._ratios.get(Choice(schedules=schedules), math.inf))
+        near = _NEAR * self._ratios[Choice(schedules=best)]
+        near_ones = [o for o in others if o != best and self._ratios.get(Choice(schedules=o), math.inf) < near]
+        return [best, *near_ones[: _STARTS - 1]]
 
     def _climb(self, best: tuple[Schedule, ...], number: int) -> tuple[Schedule, ...]:
         """Small steps of one phase until none helps."""
