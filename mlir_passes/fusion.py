@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from mlir import ir
-from mlir.dialects import arith, linalg
 
 from mlir_passes.canonical import CLEAN
 from mlir_passes.ir_tools import (
@@ -25,7 +24,7 @@ from mlir_passes.ir_tools import (
 from mlir_passes.linalg_ops import indexing_map, is_contraction, loop_sizes
 from mlir_passes.spread import masks_from_relu, moves_only, spread
 
-FUSE = f"func.func(linalg-fold-unit-extent-dims,{CLEAN},linalg-fuse-elementwise-ops,{CLEAN})"
+FUSE = f"func.func(linalg-fold-unit-extent-dims,cse,linalg-fuse-elementwise-ops,{CLEAN})"
 
 
 def fuse(module: ir.Module, entry: str) -> None:
@@ -36,13 +35,13 @@ def fuse(module: ir.Module, entry: str) -> None:
     run_passes(module, FUSE, "partition")
     if _constants_to_fills(body(function(module, entry))):
         run_passes(module, FUSE, "partition")
-    masks_from_relu(body(function(module, entry)))
-    spread(body(function(module, entry)))
-    run_passes(module, f"func.func(linalg-fuse-elementwise-ops,{CLEAN})", "partition")
+    changed = masks_from_relu(body(function(module, entry)))
+    if spread(body(function(module, entry))) or changed:
+        run_passes(module, f"func.func(linalg-fuse-elementwise-ops,{CLEAN})", "partition")
     run_passes(module, "inline{default-pipeline=},symbol-dce", "partition")
     _fold_transposes(body(function(module, entry)))
     _fold_moves(body(function(module, entry)))
-    run_passes(module, CLEAN, "partition")
+    run_passes(module, "cse", "partition")
 
 
 def copy_generic(value: Any, before: Any) -> Any:
@@ -112,12 +111,24 @@ def _constants_to_fills(block: Any) -> bool:
         if scalar is None:
             continue
         with ir.InsertionPoint(op), ir.Location.unknown(op.context):
-            value = arith.constant(scalar.type, scalar)
-            fill = linalg.fill(value, outs=[op.operands[len(op.operands) - 1]])
+            fill = _fill(scalar, op.operands[len(op.operands) - 1])
         op.results[0].replace_all_uses_with(fill)
         op.erase()
         changed = True
     return changed
+
+
+def _fill(scalar: Any, start: Any) -> Any:
+    """A fill of `start` with a constant; made by hand, for the bindings' own builder takes ten times as long."""
+    value = ir.Operation.create("arith.constant", results=[scalar.type], attributes={"value": scalar}).result
+    segments = ir.DenseI32ArrayAttr.get([1, 1])
+    fill = ir.Operation.create(
+        "linalg.fill", [start.type], [value, start], {"operandSegmentSizes": segments}, regions=1
+    )
+    inner = ir.Block.create_at_start(fill.regions[0], [scalar.type, scalar.type])
+    with ir.InsertionPoint(inner):
+        ir.Operation.create("linalg.yield", operands=[inner.arguments[0]])
+    return fill.result
 
 
 def _repeated_constant(op: Any) -> Any | None:

@@ -9,147 +9,97 @@ from __future__ import annotations
 
 import heapq
 import math
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from mlir_passes.ir_tools import captured, iterators, operations, producer, tensor_type
-from mlir_passes.linalg_ops import is_contraction, loop_sizes
+from mlir_passes.step_text import VIEWS, OpText, StepText
 
-_MAP = re.compile(r"affine_map<\((.*?)\) -> \((.*?)\)>")
 _ROW_ELEMENTS = 2048  # of a row that a kernel may keep on its stack
 _ROW_BYTES = 1 << 16
 _MOST_VALUES = 24  # that a kernel reads and writes
 _MOST_SUMS = 4  # accumulated side by side
-_PLAIN = ("arith.", "math.", "linalg.index", "linalg.yield", "tensor.extract")
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What grouping asks of an op: its loops, and through which indices it reads and writes.
-
-    kind: "elementwise", "reduction", "contraction", or "" for what stays alone.
-    """
-
-    op: Any
-    position: int
-    kind: str
-    sizes: tuple[int, ...] = ()
-    kinds: str = ""
-    maps: tuple[tuple[str, ...], ...] = ()
-    captures: tuple[Any, ...] = ()
-
-    @property
-    def inputs(self) -> int:
-        return len(self.op.operands) - len(self.op.results)
-
-    @property
-    def reduces(self) -> bool:
-        return self.kind in ("reduction", "contraction")
-
-    @property
-    def out(self) -> tuple[str, ...]:
-        """The loops that are the result's dimensions."""
-        return self.maps[self.inputs]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The result's shape."""
-        return tuple(self.sizes[int(d[1:])] for d in self.out)
 
 
 @dataclass
 class Group:
     """Ops that become one kernel, in the order in which it does them."""
 
-    facts: list[Facts] = field(default_factory=list[Facts])
+    ops: list[OpText] = field(default_factory=list[OpText])
     before: int = 0  # a bit for each group that it depends on
-
-    @property
-    def ops(self) -> list[Any]:
-        return [f.op for f in self.facts]
 
     @property
     def kind(self) -> str:
         """What the kernel mainly does: "contraction", "reduction", "rows", "elementwise", "move", "scf"."""
-        if len(self.facts) == 1 and not self.facts[0].kind:
-            name = self.facts[0].op.name
-            if name == "linalg.generic":
-                return "reduction" if "r" in iterators(self.facts[0].op) else "elementwise"
-            return "scf" if name.startswith("scf.") else "move"
-        found = {f.kind for f in self.facts}
+        if len(self.ops) == 1 and not self.ops[0].kind:
+            op = self.ops[0]
+            if op.name == "linalg.generic":
+                return "reduction" if "r" in op.kinds else "elementwise"
+            return "scf" if op.name.startswith("scf.") else "move"
+        found = {op.kind for op in self.ops}
         if "contraction" in found:
             return "contraction"
         if "reduction" not in found:
             return "elementwise"
-        return "reduction" if _one_phase(self.facts) else "rows"
+        return "reduction" if _one_phase(self.ops) else "rows"
 
 
-def groups(ops: Sequence[Any], is_free: Callable[[Any], bool], storage_of: Callable[[Any], Any]) -> list[Group]:
-    """Groups of a block's ops in an order that respects every use. is_free: ops that are no work of a kernel;
-    storage_of: the value whose memory a value is a view of."""
-    return _Grouping(storage_of).run(ops, is_free)
+def groups(step: StepText) -> list[Group]:
+    """Groups of a step's ops in an order that respects every use."""
+    return _Grouping(step).run()
 
 
 class _Grouping:
-    def __init__(self, storage_of: Callable[[Any], Any]) -> None:
-        self._storage_of = storage_of
+    def __init__(self, step: StepText) -> None:
+        self._step = step
         self._groups: list[Group | None] = []
-        self._home: dict[Any, int] = {}
+        self._home: dict[str, int] = {}  # by the values that a group makes
+        self._readers: dict[str, list[int]] = {}  # groups by the values that they read
 
-    def run(self, ops: Sequence[Any], is_free: Callable[[Any], bool]) -> list[Group]:
-        for position, op in enumerate(ops):
-            if not is_free(op):
-                self._place(_facts(op, position))
+    def run(self) -> list[Group]:
+        for op in self._step.ops:
+            if op.name not in VIEWS and not self._step.is_helper(op):
+                self._place(op)
         return self._ordered()
 
-    def _place(self, facts: Facts) -> None:
-        sources = self._sources(facts)
-        candidates = sorted({s for s in sources if facts.kind}, reverse=True)
-        candidates += [s for s in self._siblings(facts) if s not in candidates]
-        number = next((c for c in candidates if self._may_join(facts, c, sources)), -1)
+    def _place(self, op: OpText) -> None:
+        sources = self._sources(op)
+        candidates = sorted(set(sources), reverse=True) if op.kind else []
+        candidates += [s for s in self._siblings(op) if s not in candidates]
+        number = next((c for c in candidates if self._may_join(op, c, sources)), -1)
         if number < 0:
             number = len(self._groups)
             self._groups.append(Group())
-        self._home[facts.op] = number
         group = self._at(number)
-        group.facts = _in_order([*group.facts, facts])
+        group.ops = _in_order([*group.ops, op])
+        self._home.update(dict.fromkeys(op.results, number))
+        for value in op.operands:
+            self._readers.setdefault(value, []).append(number)
         self._depend(number, sources)
         for other in candidates:
             if other != number and self._groups[other] is not None:
                 self._merge(number, other)
 
-    def _sources(self, facts: Facts) -> list[int]:
+    def _sources(self, op: OpText) -> list[int]:
         """Groups that make what the op reads."""
-        found: list[int] = []
-        for value in (*facts.op.operands, *facts.captures):
-            op = producer(self._storage_of(value))
-            if op in self._home:
-                found.append(self._home[op])
-        return found
+        made = (self._step.storage_of(value) for value in (*op.operands, *op.captures))
+        return [self._home[value] for value in made if value in self._home]
 
-    def _siblings(self, facts: Facts) -> list[int]:
+    def _siblings(self, op: OpText) -> list[int]:
         """Groups of reductions over the same loops that read a value that this one reads."""
-        if facts.kind != "reduction":
+        if op.kind != "reduction":
             return []
-        found: list[int] = []
-        for value in list(facts.op.operands)[: facts.inputs]:
-            for use in value.uses:
-                number = self._home.get(use.owner.operation)
-                if number is not None and number not in found:
-                    found.append(number)
-        return found
+        found = [n for value in op.operands[: op.inputs] for n in self._readers.get(value, [])]
+        return [n for n in dict.fromkeys(found) if self._groups[n] is not None]
 
     def _at(self, number: int) -> Group:
         group = self._groups[number]
         assert group is not None
         return group
 
-    def _may_join(self, facts: Facts, number: int, sources: Sequence[int]) -> bool:
+    def _may_join(self, op: OpText, number: int, sources: Sequence[int]) -> bool:
         if any(s != number and self._at(s).before >> number & 1 for s in sources):
             return False
-        return _fits(_in_order([*self._at(number).facts, facts]))
+        return _fits(_in_order([*self._at(number).ops, op]))
 
     def _depend(self, number: int, sources: Sequence[int]) -> None:
         """Note that a group reads from `sources`, and what follows from that."""
@@ -167,14 +117,15 @@ class _Grouping:
         between = [g for k, g in enumerate(self._groups) if g is not None and k not in (number, other)
                    and ((g.before >> other & 1 and one.before >> k & 1)
                         or (g.before >> number & 1 and two.before >> k & 1))]  # fmt: skip
-        facts = _in_order([*one.facts, *two.facts])
-        if between or not _fits(facts):
+        ops = _in_order([*one.ops, *two.ops])
+        if between or not _fits(ops):
             return
-        one.facts = facts
+        one.ops = ops
         one.before = (one.before | two.before) & ~(1 << other | 1 << number)
         self._groups[other] = None
-        for op in two.ops:
-            self._home[op] = number
+        self._home.update(dict.fromkeys((r for op in two.ops for r in op.results), number))
+        for readers in self._readers.values():
+            readers[:] = [number if n == other else n for n in readers]
         for group in self._groups:
             if group is not None and group.before >> other & 1:
                 group.before &= ~(1 << other)
@@ -186,7 +137,7 @@ class _Grouping:
         """As near the order of the ops as dependences allow."""
         waiting = {k: g for k, g in enumerate(self._groups) if g is not None}
         before = {k: g.before for k, g in waiting.items()}
-        position = {k: max(f.position for f in g.facts) for k, g in waiting.items()}
+        position = {k: max(op.position for op in g.ops) for k, g in waiting.items()}
         following: dict[int, list[int]] = {k: [] for k in waiting}
         left = dict.fromkeys(waiting, 0)
         for k, mask in before.items():
@@ -208,97 +159,76 @@ class _Grouping:
         return found
 
 
-def _facts(op: Any, position: int) -> Facts:
-    if op.name != "linalg.generic":
-        return Facts(op, position, "", captures=tuple(captured(op)) if op.regions else ())
-    body = operations(op.regions[0].blocks[0])
-    captures = tuple(captured(op))
-    kinds = iterators(op)
-    maps = tuple(
-        tuple(results.split(", ")) if results else ()
-        for _, results in _MAP.findall(str(op.attributes["indexing_maps"]))
-    )
-    identity = tuple(f"d{i}" for i in range(len(kinds)))
-    inputs = len(op.operands) - len(op.results)
-    plain = all(o.name.startswith(_PLAIN) and not o.regions for o in body)
-    written = maps[inputs:]
-    if not plain or any(w != written[0] for w in written) or any(not re.fullmatch(r"d\d+", d) for d in written[0]):
-        kind = ""
-    elif "r" not in kinds:
-        kind = "elementwise" if written[0] == identity and not _reads_start(op, inputs) else ""
-    else:
-        kind = "contraction" if is_contraction(op) else "reduction"
-    return Facts(op, position, kind, tuple(loop_sizes(op)), kinds, maps, captures)
+def _reduces(op: OpText) -> bool:
+    return "r" in op.kinds
 
 
-def _reads_start(op: Any, inputs: int) -> bool:
-    """Whether an elementwise op reads what stood in its result before."""
-    return any(list(a.uses) for a in list(op.regions[0].blocks[0].arguments)[inputs:])
+def _shape(op: OpText) -> tuple[int, ...]:
+    """The shape of an op's results."""
+    return tuple(op.sizes[int(d[1:])] for d in op.maps[op.inputs])
 
 
-def _in_order(facts: Sequence[Facts]) -> list[Facts]:
+def _in_order(ops: Sequence[OpText]) -> list[OpText]:
     """The step's order; where reductions are the first phase, they come first."""
-    found = sorted(facts, key=lambda f: f.position)
-    first = sorted(found, key=lambda f: not f.reduces)
+    found = sorted(ops, key=lambda op: op.position)
+    first = sorted(found, key=lambda op: not _reduces(op))
     return first if _one_phase(first) else found
 
 
-def _fits(facts: Sequence[Facts]) -> bool:
+def _fits(ops: Sequence[OpText]) -> bool:
     """Whether ops in this order are one of the forms of a kernel."""
-    if any(not f.kind for f in facts):
+    kinds = [op.kind for op in ops]
+    if not all(kinds):
         return False
-    made = {r for f in facts for r in f.op.results}
-    values = {v for f in facts for v in f.op.operands} | made
-    if len(values) > _MOST_VALUES or any(value in made for f in facts for value in f.captures):
+    made = {r for op in ops for r in op.results}
+    values = {v for op in ops for v in op.operands} | made
+    if len(values) > _MOST_VALUES or any(value in made for op in ops for value in op.captures):
         return False
-    sums = [f.kind for f in facts if f.reduces]
-    if len(sums) > (1 if "contraction" in sums else _MOST_SUMS) and _one_phase(facts):
+    sums = [kind for kind in kinds if kind != "elementwise"]
+    if len(sums) > (1 if "contraction" in sums else _MOST_SUMS) and _one_phase(ops):
         return False
-    if not any(f.reduces for f in facts):
-        return all(f.sizes == facts[0].sizes and _reads_identity(f, made) for f in facts)
-    return _one_phase(facts) or _rows(facts, made)
+    if not sums:
+        return all(op.sizes == ops[0].sizes and _reads_identity(op, made) for op in ops)
+    return _one_phase(ops) or ("contraction" not in sums and _rows(ops, made))
 
 
-def _one_phase(facts: Sequence[Facts]) -> bool:
-    reductions = [f for f in facts if f.reduces]
-    if not reductions or list(facts[: len(reductions)]) != reductions:
+def _one_phase(ops: Sequence[OpText]) -> bool:
+    reductions = [op for op in ops if _reduces(op)]
+    if not reductions or list(ops[: len(reductions)]) != reductions:
         return False
     first = reductions[0]
-    if any((f.sizes, f.kinds, f.out) != (first.sizes, first.kinds, first.out) for f in reductions):
+    loops = (first.sizes, first.kinds, first.maps[first.inputs])
+    if any((op.sizes, op.kinds, op.maps[op.inputs]) != loops for op in reductions):
         return False
-    made = {r for f in facts for r in f.op.results}
-    if any(v in made for f in reductions for v in f.op.operands):
+    made = {r for op in ops for r in op.results}
+    if any(v in made for op in reductions for v in op.operands):
         return False
-    return all(f.sizes == first.shape and _reads_identity(f, made) for f in facts[len(reductions) :])
+    return all(op.sizes == _shape(first) and _reads_identity(op, made) for op in ops[len(reductions) :])
 
 
-def _reads_identity(facts: Facts, made: set[Any]) -> bool:
+def _reads_identity(op: OpText, made: set[str]) -> bool:
     """Whether an elementwise op reads the group's own values only at the element that it writes."""
-    identity = tuple(f"d{i}" for i in range(len(facts.kinds)))
-    return all(facts.maps[i] == identity for i, v in enumerate(facts.op.operands) if v in made)
+    return all(op.maps[i] == op.identity for i, v in enumerate(op.operands) if v in made)
 
 
-def _rows(facts: Sequence[Facts], made: set[Any]) -> bool:
-    reductions = [f for f in facts if f.reduces]
+def _rows(ops: Sequence[OpText], made: set[str]) -> bool:
+    reductions = [op for op in ops if _reduces(op)]
     rows = reductions[0].kinds.find("r")
     leading = tuple(f"d{i}" for i in range(rows))
-    if rows < 1 or any(f.kind == "contraction" for f in facts):
+    if rows < 1:
         return False
-    if any(set(f.kinds[rows:]) != {"r"} or f.kinds[:rows] != "p" * rows or f.out != leading for f in reductions):
+    for op in reductions:
+        if set(op.kinds[rows:]) != {"r"} or op.kinds[:rows] != "p" * rows or op.maps[op.inputs] != leading:
+            return False
+    if any(op.sizes[:rows] != reductions[0].sizes[:rows] or len(op.sizes) < rows for op in ops):
         return False
-    if any(f.sizes[:rows] != reductions[0].sizes[:rows] or len(f.sizes) < rows for f in facts):
-        return False
-    inner = [math.prod(f.sizes[rows:]) for f in facts]
-    kept = sum(n for f, n in zip(facts, inner, strict=True) if not f.reduces and n > 1)
+    inner = [math.prod(op.sizes[rows:]) for op in ops]
+    kept = sum(n for op, n in zip(ops, inner, strict=True) if not _reduces(op) and n > 1)
     if max(inner) > _ROW_ELEMENTS or 4 * kept > _ROW_BYTES:
         return False
-    for f in facts:
-        identity = tuple(f"d{i}" for i in range(len(f.kinds)))
-        for index, value in enumerate(f.op.operands):
-            if value not in made:
-                continue
-            found = tensor_type(value.type)
-            assert found is not None
-            if f.maps[index] != identity[: len(found.shape)] or len(found.shape) not in (rows, len(identity)):
+    for op in ops:
+        for value, places in zip(op.operands, op.maps, strict=True):
+            whole = places == op.identity[: len(places)] and len(places) in (rows, len(op.identity))
+            if value in made and not whole:
                 return False
     return True

@@ -2,176 +2,150 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
-
-from mlir import ir
+from collections.abc import Collection, Sequence
 
 from mlir_passes.graph import PLACEHOLDER, KernelText
-from mlir_passes.ir_tools import captured, map_operands, producer, tensor_type
-from mlir_passes.linalg_ops import flops, identity_use, is_elementwise
+from mlir_passes.step_text import OpText, StepText, renamed
 
 INPLACE = "kernel.inplace"  # marks arguments that may be one buffer with another
 
-Taken = Mapping[Any, list[Any]]  # the ops of a group, each with the values that its regions take from the step
 
+class Outliner:
+    """Turns groups of a step's ops into kernels."""
 
-def outline(kind: str, ops: Sequence[Any], is_helper: Callable[[Any], bool]) -> tuple[KernelText, list[Any], list[Any]]:
-    """The kernel of a group, and the step's values that it reads and writes, in argument order."""
-    members = set(ops)
-    outputs = [r for op in ops for r in op.results if any(_owner(u, op.block) not in members for u in r.uses)]
-    taken = {op: captured(op) for op in ops}
-    inputs, helpers = _needs(ops, taken, is_helper)
-    inplace = _inplace(taken, inputs, outputs, kind == "rows")
-    text = _function(taken, helpers, inputs, outputs, {position for pair in inplace for position in pair})
-    sizes = [_bytes(v) for v in outputs]
-    kernel = KernelText(
-        kind=kind,
-        text=text,
-        inputs=len(inputs),
-        outputs=len(outputs),
-        flops=sum(flops(op) for op in ops),
-        bytes_read=sum(map(_bytes, inputs)),
-        bytes_written=sum(sizes),
-        inplace=inplace,
-    )
-    return kernel, inputs, outputs
+    def __init__(self, step: StepText) -> None:
+        self._step = step
+        self._users: dict[str, list[int]] = {}
+        for op in step.ops:
+            for value in (*op.operands, *op.captures):
+                self._users.setdefault(value, []).append(op.position)
+        for value in step.returns:
+            self._users.setdefault(value, []).append(-1)
 
-
-def _owner(use: Any, block: Any) -> Any:
-    """The op of `block` that holds a use, also one inside a region."""
-    op = use.owner.operation
-    while op.block != block:
-        op = op.parent.operation
-    return op
-
-
-def _bytes(value: Any) -> int:
-    found = tensor_type(value.type)
-    return found.bytes if found else 0
-
-
-def _needs(ops: Sequence[Any], taken: Taken, is_helper: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
-    """Values to pass in, and helper ops to repeat inside, producers first."""
-    inputs: list[Any] = []
-    helpers: list[Any] = []
-
-    def visit(value: Any) -> None:
-        op = producer(value)
-        if op is None or (op not in taken and not is_helper(op)):
-            if value not in inputs:
-                inputs.append(value)
-            return
-        if op in taken or op in helpers:
-            return
-        for operand in (*op.operands, *captured(op)):
-            visit(operand)
-        helpers.append(op)
-
-    for op in ops:
-        for operand in (*op.operands, *taken[op]):
-            visit(operand)
-    return inputs, helpers
-
-
-def _function(
-    taken: Taken, helpers: Sequence[Any], inputs: list[Any], outputs: list[Any], shared: Collection[int]
-) -> str:
-    ops = list(taken)
-    context = ops[0].context
-    module = ir.Module.create(ir.Location.unknown(context))
-    with ir.InsertionPoint(module.body), ir.Location.unknown(context):
-        types = [_memref(v) for v in (*inputs, *outputs)]
-        func_op = ir.Operation.create(
-            "func.func",
-            attributes={
-                "sym_name": ir.StringAttr.get(PLACEHOLDER),
-                "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, [])),
-                "arg_attrs": _marks(len(types), shared),
-            },
-            regions=1,
+    def outline(self, kind: str, ops: Sequence[OpText]) -> tuple[KernelText, list[str], list[str]]:
+        """The kernel of a group, and the step's values that it reads and writes, in argument order."""
+        members = {op.position for op in ops}
+        made = [r for op in ops for r in op.results]
+        outputs = [r for r in made if any(user not in members for user in self._users.get(r, []))]
+        inputs, helpers = self._needs(ops)
+        inplace = self._inplace(ops, inputs, outputs, kind == "rows")
+        kernel = KernelText(
+            kind=kind,
+            text=self._function(ops, helpers, inputs, outputs, {position for pair in inplace for position in pair}),
+            inputs=len(inputs),
+            outputs=len(outputs),
+            flops=sum(op.flops for op in ops),
+            bytes_read=sum(map(self._step.bytes, inputs)),
+            bytes_written=sum(map(self._step.bytes, outputs)),
+            inplace=inplace,
         )
-        block = ir.Block.create_at_start(func_op.regions[0], types)
-        with ir.InsertionPoint(block):
-            inside: dict[Any, Any] = {}
-            for value, argument in zip(inputs, block.arguments, strict=False):
-                inside[value] = _as_tensor(value.type, argument, writable=False)
-            targets = list(block.arguments)[len(inputs) :]
-            places = {v: _as_tensor(v.type, a, writable=True) for v, a in zip(outputs, targets, strict=True)}
-            for op in (*helpers, *ops):
-                new = op.clone().operation
-                map_operands(new, inside, deep=op not in taken or bool(taken[op]))
-                inside.update(zip(op.results, new.results, strict=True))
-                _write_to_place(op, new, places)
-            for value, argument in zip(outputs, targets, strict=True):
-                ir.Operation.create(
-                    "bufferization.materialize_in_destination",
-                    operands=[inside[value], argument],
-                    attributes={"restrict": ir.UnitAttr.get(), "writable": ir.UnitAttr.get()},
-                )
-            ir.Operation.create("func.return")
-    return str(module)
+        return kernel, inputs, outputs
+
+    def _needs(self, ops: Sequence[OpText]) -> tuple[list[str], list[OpText]]:
+        """Values to pass in, and helper ops to repeat inside, producers first."""
+        step, members = self._step, {op.position for op in ops}
+        inputs: dict[str, None] = {}
+        helpers: dict[int, OpText] = {}
+
+        def visit(value: str) -> None:
+            op = step.makers.get(value)
+            if op is None or (op.position not in members and not step.is_helper(op)):
+                inputs[value] = None
+                return
+            if op.position in members or op.position in helpers:
+                return
+            for operand in (*op.operands, *op.captures):
+                visit(operand)
+            helpers[op.position] = op
+
+        for op in ops:
+            for operand in (*op.operands, *op.captures):
+                visit(operand)
+        return list(inputs), list(helpers.values())
+
+    def _function(
+        self, ops: Sequence[OpText], helpers: Sequence[OpText], inputs: Sequence[str], outputs: Sequence[str],
+        shared: Collection[int],
+    ) -> str:  # fmt: skip
+        step, lines, arguments = self._step, list[str](), list[str]()
+        for number, value in enumerate((*inputs, *outputs)):
+            type_ = step.types[value]
+            memref = "memref" + type_.removeprefix("tensor")
+            arguments.append(f"%in{number}_: {memref}" + (f" {{{INPLACE}}}" if number in shared else ""))
+            name, writable = (value, "") if number < len(inputs) else (f"{value.replace('#', '_')}_out", " writable")
+            if number < len(inputs) and "#" in value:
+                name = _plain(value)
+            lines.append(f"{name} = bufferization.to_tensor %in{number}_ restrict{writable} : {memref} to {type_}")
+        for op in helpers:
+            lines.append(op.text())
+        for op in ops:
+            lines += self._with_places(op, set(outputs))
+        for number, value in enumerate(outputs, len(inputs)):
+            type_ = step.types[value]
+            memref = "memref" + type_.removeprefix("tensor")
+            lines.append(
+                f"bufferization.materialize_in_destination {value} in restrict writable %in{number}_"
+                f" : ({type_}, {memref}) -> ()"
+            )
+        body = "\n".join(lines)
+        for value in inputs:
+            if "#" in value:
+                body = body.replace(value, _plain(value))
+        text = f"func.func @{PLACEHOLDER}({', '.join(arguments)}) {{\n{body}\nreturn\n}}"
+        return f"module {{\n{renamed(text, lambda number: f'%{number}')}\n}}\n"
+
+    def _with_places(self, op: OpText, outputs: Collection[str]) -> list[str]:
+        """The op's lines; where it makes an output and its start was mere storage, it starts from the output's own."""
+        operands, before = list(op.operands), list[str]()
+        if op.name.startswith("linalg."):
+            for index, result in enumerate(op.results, op.inputs):
+                start = self._step.makers.get(operands[index])
+                if result not in outputs or start is None:
+                    continue
+                place = f"{result.replace('#', '_')}_out"
+                if start.name == "tensor.empty":
+                    operands[index] = place
+                elif start.name == "linalg.fill":
+                    operands[index] = f"{place}_start"
+                    before.append(self._own(start, operands[index], place))
+        return [*before, op.text(operands)]
+
+    def _own(self, fill: OpText, result: str, place: str) -> str:
+        """A fill of its own for `place`; names inside are made new too, for a name stands once in a kernel."""
+        text = fill.text((fill.operands[0], place), result)
+        for name in fill.inner:
+            if name not in fill.captures:
+                text = text.replace(name, f"{name}_{result[1:]}")
+        return text
+
+    def _inplace(
+        self, ops: Sequence[OpText], inputs: Sequence[str], outputs: Sequence[str], rows: bool
+    ) -> tuple[tuple[int, int], ...]:
+        """Pairs (input, output) that may be one buffer: each element of the input is read only by the op that makes
+        the output's same element, or by one before it; in a kernel of rows, which runs phase by phase, by it alone."""
+        step, pairs = self._step, list[tuple[int, int]]()
+        for index, value in enumerate(inputs):
+            readers = [number for number, op in enumerate(ops) if value in op.operands]
+            if not readers or any(value in op.captures for op in ops):
+                continue
+            if not all(_reads_aligned(ops[number], value) for number in readers):
+                continue
+            for place, output in enumerate(outputs):
+                maker = next(number for number, op in enumerate(ops) if output in op.results)
+                in_time = readers == [maker] if rows else max(readers) <= maker
+                same = step.tensor(value).shape == step.tensor(output).shape and step.bytes(value) == step.bytes(output)
+                if in_time and same and ops[maker].is_elementwise:
+                    pairs.append((index, len(inputs) + place))
+        return tuple(pairs)
 
 
-def _memref(value: Any) -> Any:
-    ranked = ir.RankedTensorType(value.type)
-    return ir.MemRefType.get(ranked.shape, ranked.element_type)
+def _plain(value: str) -> str:
+    """A name of its own for one of an op's several results."""
+    return value.replace("#", "_")
 
 
-def _as_tensor(wanted: Any, memref: Any, writable: bool) -> Any:
-    attributes: dict[str, Any] = {"restrict": ir.UnitAttr.get()}
-    if writable:
-        attributes["writable"] = ir.UnitAttr.get()
-    return ir.Operation.create(
-        "bufferization.to_tensor", results=[wanted], operands=[memref], attributes=attributes
-    ).result
-
-
-def _write_to_place(op: Any, new: Any, places: dict[Any, Any]) -> None:
-    """Let a linalg op that makes an output start from the output's own memory, where its old start was storage."""
-    if not op.name.startswith("linalg."):
-        return
-    first = len(op.operands) - len(op.results)
-    for index, result in enumerate(op.results):
-        if result not in places:
-            continue
-        start = producer(new.operands[first + index])
-        if start is None:
-            continue
-        if start.name == "tensor.empty":
-            new.operands[first + index] = places[result]
-        elif start.name == "linalg.fill":
-            own = start.clone(ip=ir.InsertionPoint(new)).operation
-            own.operands[1] = places[result]
-            new.operands[first + index] = own.results[0]
-
-
-def _marks(count: int, shared: Collection[int]) -> ir.ArrayAttr:
-    unit = {INPLACE: ir.UnitAttr.get()}
-    return ir.ArrayAttr.get([ir.DictAttr.get(unit if i in shared else {}) for i in range(count)])
-
-
-def _inplace(taken: Taken, inputs: list[Any], outputs: list[Any], rows: bool) -> tuple[tuple[int, int], ...]:
-    """Pairs (input, output) that may be one buffer: each element of the input is read only by the op that makes
-    the output's same element, or by one before it; in a kernel of rows, which runs phase by phase, by that op alone."""
-    ops = list(taken)
-    pairs: list[tuple[int, int]] = []
-    for index, value in enumerate(inputs):
-        readers = [number for number, op in enumerate(ops) if value in list(op.operands)]
-        if not readers or any(value in found for found in taken.values()):
-            continue
-        if not all(_reads_aligned(ops[number], value) for number in readers):
-            continue
-        for place, output in enumerate(outputs):
-            maker = next(number for number, op in enumerate(ops) if output in list(op.results))
-            in_time = readers == [maker] if rows else max(readers) <= maker
-            same = _memref(value).shape == _memref(output).shape and _bytes(value) == _bytes(output)
-            if in_time and same and is_elementwise(ops[maker]):
-                pairs.append((index, len(inputs) + place))
-    return tuple(pairs)
-
-
-def _reads_aligned(op: Any, value: Any) -> bool:
+def _reads_aligned(op: OpText, value: str) -> bool:
     """Whether an elementwise op reads `value` only at the element that it writes."""
-    places = [i for i, v in enumerate(op.operands) if v == value]
-    return is_elementwise(op) and all(identity_use(op, i) for i in places)
+    return op.is_elementwise and all(
+        op.maps[i] == op.identity for i, operand in enumerate(op.operands) if operand == value
+    )

@@ -23,12 +23,15 @@ _CHEAP = frozenset(
 )  # fmt: skip
 
 
-def spread(block: Any) -> None:
-    """Give every reader of a cheap value its own copy of the ops that make it, where all readers can take it in."""
-    plans = _Plans()
+def spread(block: Any) -> bool:
+    """Give every reader of a cheap value its own copy of the ops that make it, where all readers can take it in;
+    whether that changed anything."""
+    plans, changed = _Plans(), False
     for op in reversed(operations(block)):
         if op.name == "linalg.generic" and plans.is_cheap(op) and _worth(op):
             _copy_to_readers(op)
+            changed = True
+    return changed
 
 
 def moves_only(op: Any) -> bool:
@@ -40,8 +43,9 @@ def moves_only(op: Any) -> bool:
     return len(inner) == 1 and inner[0].operands[0] == block.arguments[0]
 
 
-def masks_from_relu(block: Any) -> None:
-    """Let a mask h > 0 read relu(h) where there is one: it is stored anyway, and h then need not be."""
+def masks_from_relu(block: Any) -> bool:
+    """Let a mask h > 0 read relu(h) where there is one: it is stored anyway, and h need not be; whether any did."""
+    changed = False
     for op in operations(block):
         if not _is_relu(op):
             continue
@@ -50,6 +54,8 @@ def masks_from_relu(block: Any) -> None:
             reader = use.owner.operation
             if reader != op and _only_asks_sign(reader, use.operand_number) and op.is_before_in_block(reader):
                 reader.operands[use.operand_number] = op.results[0]
+                changed = True
+    return changed
 
 
 class _Plans:
