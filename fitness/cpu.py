@@ -92,8 +92,9 @@ class CpuRunner:
             keep = (self._room, self._loader, table)
             return Team(_tasks(phases, table), np.array(orders(phases, threads)), table.shape[1] - 1, keep).run
         table = self._rows(program, [Slices(i, 0, kernels[call.kernel].shards) for i, call in enumerate(calls)])
-        loop = row_loop(table.shape[1] - 1)
-        return lambda times: loop.function(table.ctypes.data, len(table), times)
+        loop, place, rows = row_loop(table.shape[1] - 1), table.ctypes.data, len(table)
+        self._table = table  # its memory is what the loop reads
+        return lambda times: loop.function(place, rows, times)
 
     def _rows(self, program: Program, parts: Sequence[Slices]) -> Array:
         """The rows (function, arguments, begin, end), padded with null to a common width."""

@@ -25,10 +25,13 @@ class Timing:
     """Timing of a variant against the base: `rounds` interleaved pairs of windows of about `window_s` each.
 
     At load 5 on 2 cores, base against base on a 50 us step: standard deviation of the ratio 0.5 % with
-    20 x 0.5 ms, 1.3 % with 10 x 1 ms, at the same cost; the ratio of two minima varied by 3 to 6 %.
+    20 x 0.5 ms, 1.3 % with 10 x 1 ms, at the same cost; the ratio of two minima varied by 3 to 6 %. After `least`
+    pairs it stops where their interquartile range, over the root of their number, is below `enough` of the ratio.
     """
 
     rounds: int = 20
+    least: int = 8
+    enough: float = 0.003
     window_s: float = 0.0005
 
 

@@ -2,5 +2,5 @@
 
 REJECTING_STAGES = ("parse", "edit", "verify", "cleanup")
 COMPILE_STAGES = (*REJECTING_STAGES, "partition", "compile", "plan")
-RUN_STAGES = ("load", "check", "timing", "quality", "energy")
+RUN_STAGES = ("load", "check", "quality", "timing", "energy")
 STAGES = (*COMPILE_STAGES, *RUN_STAGES)

@@ -31,12 +31,13 @@ _LANES = 12  # independent multiply-adds in flight: latency 4 x 2 units, and som
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of one step, minimum over windows; median and interquartile range of the paired ratios."""
+    """Seconds of one step, minimum over windows; median and interquartile range of the paired ratios, and how many."""
 
     runtime_s: float
     base_s: float
     ratio: float
     spread: float
+    pairs: int
 
 
 class Subject:
@@ -84,7 +85,15 @@ def compare(variant: Subject, base: Subject, timing: Timing) -> Timed | Failure:
             windows[which].append(subjects[which].window(calls[which]))
             if not subjects[which].right(calls[which]):
                 return Failure(Outcome.WRONG, "the outputs of a timed run differ from those of an untimed one")
+        if turn + 1 >= timing.least and _sure(windows, timing.enough):
+            break
     return summary(*windows)
+
+
+def _sure(windows: tuple[list[float], list[float]], enough: float) -> bool:
+    """Whether the ratio's spread says that more windows would hardly move its median."""
+    low, middle, high = quartiles([v / max(b, 1e-12) for v, b in zip(*windows, strict=True)])
+    return high - low < enough * middle * math.sqrt(len(windows[0]))
 
 
 def summary(variant_s: Sequence[float], base_s: Sequence[float]) -> Timed | Failure:
@@ -93,7 +102,7 @@ def summary(variant_s: Sequence[float], base_s: Sequence[float]) -> Timed | Fail
     if odd:
         return Failure(Outcome.WRONG, f"a window took {odd[0]} s a step")
     low, middle, high = quartiles([v / b for v, b in zip(variant_s, base_s, strict=True)])
-    return Timed(min(variant_s), min(base_s), middle, high - low)
+    return Timed(min(variant_s), min(base_s), middle, high - low, len(variant_s))
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:

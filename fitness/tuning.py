@@ -357,7 +357,7 @@ def whole_step(step: Step, tuned: Program) -> Timed | Failure:
         new, old = (Subject(CpuRunner(p), step.state, step.batches) for p in (tuned, step.program))
         pair_s = 2 * max(_STEP_WINDOW_S, old.window(3))
         rounds = min(_MOST_ROUNDS, max(_LEAST_ROUNDS, round(_STEP_S / pair_s)))
-        found = compare_steps(new, old, Timing(rounds=rounds, window_s=_STEP_WINDOW_S))
+        found = compare_steps(new, old, Timing(rounds=rounds, least=rounds, window_s=_STEP_WINDOW_S))
         return {"wrong": found.detail} if isinstance(found, Failure) else asdict(found)
 
     found = isolated(work, replace(LIMITS, wall_s=600.0, cpu_s=600.0, memory_bytes=16 << 30), _STAGE)

@@ -25,7 +25,7 @@ def subject(program: Program) -> Subject:
 
 def test_summary_by_hand():
     timed = summary([2.0, 3.0, 4.0, 8.8], [1.0, 2.0, 2.0, 4.0])  # ratios 2, 1.5, 2, 2.2
-    assert timed == Timed(runtime_s=2.0, base_s=1.0, ratio=2.0, spread=pytest.approx(2.05 - 1.875))
+    assert timed == Timed(runtime_s=2.0, base_s=1.0, ratio=2.0, spread=pytest.approx(2.05 - 1.875), pairs=4)
 
 
 @pytest.mark.parametrize("odd", [0.0, -1.0, math.nan, math.inf])
