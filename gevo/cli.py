@@ -46,6 +46,7 @@ def _common(
     \b
     A first tour:
       gevo doctor                                what works on this machine
+      gevo kernels digits --time                 what a step is made of
       gevo tune digits --for 1m                  faster kernels, kept for this CPU
       gevo search digits --for 2m --name first   evolve a small training step
       gevo front first                           what was found, against the base
@@ -129,6 +130,29 @@ def resume(
       gevo resume night --for 2h
     """
     return _commands().resume(_find(run, run_dir), _budget(time, evaluations, generations), workers, _console())
+
+
+@app.command()
+def kernels(
+    workload: Annotated[str, typer.Argument(help="A shipped name, file.py:object, or file.mlir.")],
+    time: Annotated[bool, typer.Option("--time", help="Measure each call within the step.")] = False,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw them: .svg, .png or .pdf.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all that is known.")] = False,
+) -> None:
+    """Show the kernels that a step is cut into, in the order of their calls.
+
+    \b
+    A call is a line of what it does and its loops, then a line of what it reads
+    and writes, and how it is made. Kernels are made as a search would make
+    them: as tuned for this CPU where `gevo tune` found a faster way.
+    --time runs the step call by call with a clock around each, and gives the
+    share of the step and, for what computes, the rate.
+    \b
+    Example:
+      gevo kernels twofc
+      gevo kernels lenet --time --plot lenet.svg
+    """
+    _commands().show_kernels(workload, time, plot, as_json, _console())
 
 
 @app.command()

@@ -182,6 +182,27 @@ def show_front(folder: Path, as_json: bool, picture: Path | None, console: Conso
     console.print(f"How measured: {methods_text(found)}", highlight=False, style="dim")
 
 
+def show_kernels(workload: str, time: bool, picture: Path | None, as_json: bool, console: Console) -> None:
+    """Print the kernels of a workload's step as a table or JSON; draw them too if `picture` is given."""
+    from gevo.kernels import caption, step_kernels
+    from gevo.kernels import table as kernels_table
+    from gevo.kernels_plot import check_file
+    from gevo.kernels_plot import plot as plot_kernels
+
+    if picture is not None:
+        check_file(picture)
+    found = step_kernels(workload, time)
+    if picture is not None:
+        plot_kernels(found, picture)
+    if as_json:
+        print(json.dumps(found.to_json(), indent=1, allow_nan=False))
+        return
+    console.print(kernels_table(found), highlight=False)
+    console.print(caption(found), highlight=False, style="dim")
+    if picture is not None:
+        console.print(f"Wrote {picture}", highlight=False)
+
+
 def show(folder: Path, identifier: str, rerun: bool, console: Console) -> None:
     """Print one record; with `rerun`, evaluate it again beside it."""
     run = Run(folder)

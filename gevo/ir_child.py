@@ -73,7 +73,44 @@ def export(
     save_program(Path(to), program, facts, files)
 
 
-TASKS: dict[str, Callable[..., None]] = {"make_base": make_base, "export": export}
+def describe_kernels(prepared: str, base: str, cache: str, tuning: str, time: bool, to: str) -> None:
+    """The kernels of a base step (`gevo.kernels.StepKernels`), with measured times if `time`, as JSON into `to`."""
+    from dataclasses import asdict, replace
+
+    from fitness.choices import load_choices
+    from gevo.kernels import collect
+    from mlir_passes.describe import describe
+    from mlir_passes.ir_tools import new_context
+    from mlir_passes.kernels.choice import DEFAULT
+    from mlir_passes.lower_cpu import kernel_hash
+    from mlir_passes.objects import ObjectCache
+    from mlir_passes.pipeline import compile_program, kernel_text, usable
+    from workloads.workload import PreparedWorkload
+
+    workload = PreparedWorkload.load(Path(prepared))
+    signature = workload.signature
+    sizes = len(signature.state), len(signature.batch)
+    choices = load_choices(tuning)
+    program = compile_program(Path(base).read_text(), "step", *sizes, ObjectCache(Path(cache)), choices=choices)
+    context, words = new_context(), dict[str, dict[str, Any]]()
+    for key, kernel in program.kernels.items():
+        choice = usable(choices.get(kernel_hash(kernel_text(kernel)), DEFAULT))
+        words[key] = {**asdict(describe(kernel_text(kernel), choice, context)), "tuned": choice != DEFAULT}
+    found = collect(program, signature, words)
+    if time:
+        from fitness.call_times import call_times
+
+        seed = signature.quality.seeds[0]
+        timed = call_times(program, workload.initial_state(seed), list(workload.batches(seed, 8)))
+        found = replace(collect(program, signature, words, timed.calls), step_s=timed.step, method=timed.method)
+    Path(to).write_text(json.dumps(found.to_json()))
+
+
+TASKS: dict[str, Callable[..., None]] = {
+    "make_base": make_base,
+    "export": export,
+    "describe_kernels": describe_kernels,
+}
 
 
 def _main(task: str, arguments: str) -> int:

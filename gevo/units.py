@@ -42,6 +42,16 @@ def joules(value: float) -> str:
     return f"{_three_digits(value)} J"
 
 
+def count(value: float) -> str:
+    """A number with a metric prefix: "412", "6.43 M"."""
+    if abs(value) < 1000:
+        return f"{value:.0f}"
+    for prefix, scale in (("k", 1e3), ("M", 1e6)):
+        if abs(value) < 1000 * scale:
+            return f"{_three_digits(value / scale)} {prefix}"
+    return f"{_three_digits(value / 1e9)} G"
+
+
 def size(value: float) -> str:
     """Bytes with a binary unit and three digits: "412 B", "1.43 MiB", exact in JSON and Parquet only."""
     if abs(value) < 1024:

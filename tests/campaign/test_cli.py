@@ -292,7 +292,10 @@ def test_doctor_and_workloads_answer(gevo: Cli) -> None:
     assert "twofc" in gevo("workloads")[1]
 
 
-@pytest.mark.parametrize("command", ["search", "resume", "status", "front", "show", "export", "workloads", "doctor"])
+@pytest.mark.parametrize(
+    "command",
+    ["search", "kernels", "tune", "resume", "status", "front", "show", "export", "workloads", "doctor"],
+)
 def test_every_command_teaches_by_an_example(gevo: Cli, command: str) -> None:
     code, out, _ = gevo(command, "--help")
     assert code == 0 and f"Example:\n    gevo {command}" in out
