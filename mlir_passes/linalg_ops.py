@@ -9,7 +9,10 @@ from mlir import ir
 
 from mlir_passes.ir_tools import iterators, operations, tensor_type, walk
 
-_FREE = ("linalg.yield", "linalg.index", "arith.constant", "tensor.extract", "arith.index_cast", "arith.bitcast")
+_FREE = (
+    "linalg.yield", "linalg.index", "arith.constant", "tensor.extract", "arith.index_cast", "arith.bitcast",
+    "arith.extf", "arith.truncf",
+)  # fmt: skip
 
 
 def indexing_map(op: Any, operand: int) -> ir.AffineMap:

@@ -8,11 +8,13 @@ it is needed as a vector.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mlir_passes.kernels.code import Code, vector
+from mlir_passes.kernels.narrow import NARROW, narrowed, widened
 from mlir_passes.kernels.nest import (
     Access,
     Apply,
@@ -41,7 +43,9 @@ _HORIZONTAL = {
     "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor", "arith.maxsi": "maxsi", "arith.minsi": "minsi",
     "arith.maxui": "maxui", "arith.minui": "minui",
 }  # fmt: skip
+_UNSIGNED = {"arith.maxui": "0", "arith.minui": "-1"}
 _BLOCK = 128  # terms of a sum that are added up by themselves: rounding errors grow with blocks, not with terms
+_MOST_WIDE = 1 << 14  # elements of a narrow operand that a tile widens at a time
 _INFINITIES = {"f32": ("0xFF800000", "0x7F800000"), "f64": ("0xFFF0000000000000", "0x7FF0000000000000")}
 
 
@@ -59,6 +63,18 @@ class Piece:
 
 
 SCALAR = Piece()
+
+
+@dataclass(frozen=True)
+class _Wide:
+    """A narrow operand of the tile at hand as f32. panel: its places by reduction loop; steps: stride by the other
+    loops of the tile, whose iterations all stand in it."""
+
+    panel: Access
+    steps: Mapping[int, int]
+
+    def shift(self, offsets: Offsets) -> int:
+        return sum(step * offsets.get(loop, 0) for loop, step in self.steps.items())
 
 
 def pieces(width: int, lanes: int, masked: bool) -> list[Piece]:
@@ -101,6 +117,9 @@ class _Emitter:
         self._written: set[str] = set()
         self._packed: dict[Access, Access] = {}  # where a panel of a tile stands while its loop runs
         self._enter: dict[int, Callable[[int], None]] = {}  # what to do where a tile of a loop begins
+        self._to_widen: dict[int, list[Load]] = {}  # before a reduction loop of the tile at hand begins
+        self._wide: dict[Access, _Wide] = {}  # where that stands
+        self._lanes_wide = 1
         self._widths: dict[int, int] = {}  # iterations of each loop in the tile at hand
         self._inside_body = False  # of a reduction that is no plain sum: the innermost scope holds its accumulators
         self.shards = 1
@@ -299,13 +318,73 @@ class _Emitter:
         memory, kind = self._memory[access.array], self._type(access.array)
         self._code.line(f"memref.prefetch {memory}[{place}], read, locality<2>, data : {kind}")
 
-    def _write_panel(self, access: Access, value: str, element: str, offsets: Offsets, piece: Piece) -> None:
-        place = self._place(access, offsets, piece.offset)
+    def _write_panel(self, access: Access, value: str, element: str, offsets: Offsets, piece: Piece,
+                     shift: int = 0) -> None:  # fmt: skip
+        place = self._place(access, offsets, piece.offset + shift)
         memory, kind = self._memory[access.array], self._type(access.array)
         if piece.lanes == 1:
             self._code.line(f"memref.store {value}, {memory}[{place}] : {kind}")
             return
         self._code.line(f"vector.store {value}, {memory}[{place}] : {kind}, {vector(element, piece.lanes)}")
+
+    # narrow operands
+
+    def _find_to_widen(self, phase: Phase, schedule: Schedule) -> None:
+        """Note what a tile reads one narrow element at a time: widened so, it would take longer than the products."""
+        nest, reduced = self._nest, list(self._nest.reduced(phase))
+        self._to_widen, self._wide, self._lanes_wide = {}, {}, schedule.lanes
+        if schedule.vector < 0:
+            return
+        for number in nest.reach(nest.reductions[r].body for r in phase.reductions):
+            load = nest.nodes[number]
+            if not isinstance(load, Load) or load.element != "f32" or load.access.nodes:
+                continue
+            access = load.access
+            narrow = self._arrays[access.array].element in NARROW and access.array not in self._written
+            if not narrow or access.stride(schedule.vector) or access in self._packed:
+                continue
+            size = math.prod(w for p, w in self._widths.items() if access.stride(p))
+            for at, loop in enumerate(reduced):
+                inner = [k for k in reduced[at:] if access.stride(k)]
+                if inner and size * math.prod(nest.sizes[k] for k in inner) <= _MOST_WIDE:
+                    self._to_widen.setdefault(loop, []).append(load)
+                    break
+                size *= schedule.tile(loop) if access.stride(loop) else 1
+
+    def _widen(self, load: Load, inner: Sequence[int], outer: Mapping[int, int]) -> None:
+        """Copy what a tile reads of a narrow operand while the loops `inner` run to a buffer of f32, in vectors."""
+        nest, access = self._nest, load.access
+        self._wide.pop(access, None)
+        moving = [k for k in inner if access.stride(k)]
+        widths = {p: w for p, w in {**self._widths, **outer}.items() if access.stride(p) and p not in moving}
+        along = next((k for k in (*moving, *widths) if access.stride(k) == 1), -1)
+        sizes = {**widths, **{k: nest.sizes[k] for k in moving}}
+        strides: dict[int, int] = {}
+        size = 1
+        for k in sorted(sizes, key=lambda k: k != along):
+            strides[k] = size
+            size *= sizes[k]
+        name = f"wide_{access.array}_{len(access.strides)}_{access.offset}"
+        self._arrays[name] = Array("f32", max(size, self._arrays.get(name, Array("", 0)).size))
+        self._memory[name] = f"%{name}"
+        panel = Access(name, tuple(sorted((k, strides[k]) for k in moving)))
+        made = _Wide(panel, {p: strides[p] for p in widths})
+        kept, others = self._widths, [p for p in widths if p != along]
+
+        def copy(taken: Mapping[int, int]) -> None:
+            width = taken.get(along, widths.get(along, 1))
+            for at in itertools.product(*(range(widths[p]) for p in others)):
+                offsets = dict(zip(others, at, strict=True))
+                whole = width // self._lanes_wide * self._lanes_wide
+                full = pieces(whole, self._lanes_wide, False)
+                for piece in [*full, *_powers(whole, width - whole)]:
+                    value = self._load(load, offsets, piece, along)
+                    self._write_panel(panel, value, "f32", offsets, piece, made.shift(offsets))
+
+        with self._scope():
+            self._loops(moving, {along: self._lanes_wide}, copy, False)
+        self._widths = kept
+        self._wide[access] = made
 
     def _tile(self, phase: Phase, schedule: Schedule, widths: Mapping[int, int]) -> None:
         """Reductions and stores of one tile of the parallel loops, `widths` wide."""
@@ -352,7 +431,9 @@ class _Emitter:
         tiles = {loop: schedule.tile(loop) for loop in reduced}
         sums = all((found.combiner, found.element) == ("arith.addf", "f32")
                    for found in (nest.reductions[r] for r in phase.reductions))  # fmt: skip
+        self._find_to_widen(phase, schedule)
         totals = self._carry(list(reduced), tiles, starts, types, step, {}, sums)
+        self._to_widen, self._wide = {}, {}
         for (r, offsets, piece), value in zip(carried, totals, strict=True):
             self._remember_total(r, offsets, piece, value, schedule.vector)
 
@@ -412,6 +493,8 @@ class _Emitter:
         size = self._nest.sizes[loop]
         tile = min(tiles.get(loop, 1), size)
         full, left = divmod(size, tile)
+        for load in self._to_widen.get(loop, ()):
+            self._widen(load, order, widths)
 
         def deeper(values: list[str], width: int) -> list[str]:
             return self._carry(rest, tiles, values, types, step, {**widths, loop: width})
@@ -614,6 +697,10 @@ class _Emitter:
                 raise NotCovered(f"{found.name} on {element}")
             return EXPANSIONS[found.name](code, operands, type_)
         types = [vector(_computed(nodes[o].element), piece.lanes) for o in found.operands]
+        if found.name == "arith.truncf" and element in NARROW and nodes[found.operands[0]].element == "f32":
+            return narrowed(code, operands[0], types[0], type_)
+        if found.name == "arith.extf" and nodes[found.operands[0]].element in NARROW and element == "f32":
+            return widened(code, operands[0], types[0], type_)
         made = code.name()
         attributes = f" {{{found.attributes}}}" if found.attributes else ""
         code.line(f'{made} = "{found.name}"({", ".join(operands)}){attributes} : ({", ".join(types)}) -> {type_}')
@@ -673,6 +760,11 @@ class _Emitter:
             place, whole = self._place(panel, offsets, piece.offset), Piece(piece.offset, piece.lanes, piece.lanes)
             return self._once(("load", panel.array, place, piece.lanes), lambda: self._read(
                 Load(panel, load.element), place, whole, 1))  # fmt: skip
+        wide = self._wide.get(access)
+        if wide is not None:
+            place = self._place(wide.panel, offsets, wide.shift(offsets))
+            return self._once(("load", wide.panel.array, place, 1), lambda: self._read(
+                Load(wide.panel, load.element), place, SCALAR, 1))  # fmt: skip
         stride = access.stride(loop) if loop >= 0 else 0
         by_lane = piece.lanes > 1 and any(loop in self._nest.loops_of(n) for n, _ in access.nodes)
         if by_lane:
@@ -708,13 +800,15 @@ class _Emitter:
 
     def _read(self, load: Load, place: str, piece: Piece, stride: int) -> str:
         code, array = self._code, load.access.array
-        memory, kind, held = self._memory[array], self._type(array), _held(load.element)
+        memory, kind, held = self._memory[array], self._type(array), _held(self._arrays[array].element)
         made = code.name()
         if piece.lanes == 1:
             code.line(f"{made} = memref.load {memory}[{place}] : {kind}")
         elif stride == 1:
             type_ = vector(held, piece.lanes)
-            if piece.partial:
+            if piece.partial and held in NARROW:
+                made = self._read_parts(load.access.array, place, piece)
+            elif piece.partial:
                 zero = code.constant("0.0" if held[0] in "fb" else "0", type_)
                 mask = f"vector<{piece.lanes}xi1>"
                 code.line(
@@ -726,7 +820,28 @@ class _Emitter:
         else:
             return self._by_lane(load, piece, lambda lane: code.op(
                 "arith.addi", (place, code.index(stride * lane)), "index") if lane else place)  # fmt: skip
-        return self._unpacked(made, load.element, piece.lanes)
+        return self._unpacked(made, load, piece.lanes)
+
+    def _read_parts(self, array: str, place: str, piece: Piece) -> str:
+        """A partial vector in powers of two: no x86 before AVX-512 has masked loads of 16 bits."""
+        code, memory, kind, held = self._code, self._memory[array], self._type(array), self._arrays[array].element
+        whole = vector(held, piece.lanes)
+        made = code.constant("0.0", whole)
+        for part in _powers(0, piece.active):
+            at = code.op("arith.addi", (place, code.index(part.offset)), "index") if part.offset else place
+            value, joined = code.name(), code.name()
+            if part.lanes == 1:
+                code.line(f"{value} = memref.load {memory}[{at}] : {kind}")
+                code.line(f"{joined} = vector.insert {value}, {made} [{part.offset}] : {held} into {whole}")
+            else:
+                type_ = vector(held, part.lanes)
+                code.line(f"{value} = vector.load {memory}[{at}] : {kind}, {type_}")
+                code.line(
+                    f"{joined} = vector.insert_strided_slice {value}, {made}"
+                    f" {{offsets = [{part.offset}], strides = [1]}} : {type_} into {whole}"
+                )
+            made = joined
+        return made
 
     def _gather(self, load: Load, offsets: Offsets, piece: Piece, loop: int) -> str:
         """A load whose place is another in every lane."""
@@ -738,7 +853,7 @@ class _Emitter:
 
     def _by_lane(self, load: Load, piece: Piece, place: Callable[[int], str]) -> str:
         code, array = self._code, load.access.array
-        held = _held(load.element)
+        held = _held(self._arrays[array].element)
         found: list[str] = []
         for lane in range(piece.active):
             found.append(code.name())
@@ -746,12 +861,16 @@ class _Emitter:
         found += [found[0]] * (piece.lanes - piece.active)
         made = code.name()
         code.line(f"{made} = vector.from_elements {', '.join(found)} : {vector(held, piece.lanes)}")
-        return self._unpacked(made, load.element, piece.lanes)
+        return self._unpacked(made, load, piece.lanes)
 
-    def _unpacked(self, value: str, element: str, lanes: int) -> str:
-        if element != "i1":
-            return value
-        return self._code.convert("arith.trunci", value, vector("i8", lanes), vector("i1", lanes))
+    def _unpacked(self, value: str, load: Load, lanes: int) -> str:
+        """What a load gives, from what stands in memory."""
+        stored, element = self._arrays[load.access.array].element, load.element
+        if element == "i1":
+            return self._code.convert("arith.trunci", value, vector("i8", lanes), vector("i1", lanes))
+        if stored in NARROW and element == "f32":
+            return widened(self._code, value, vector(stored, lanes), vector(element, lanes))
+        return value
 
     def _write(self, access: Access, value: str, offsets: Offsets, piece: Piece, loop: int) -> None:
         code, memory, kind = self._code, self._memory[access.array], self._type(access.array)
@@ -845,4 +964,9 @@ def _neutral(combiner: str, element: str) -> str:
         return NEUTRAL[combiner]
     if combiner in ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf") and element in _INFINITIES:
         return _INFINITIES[element]["min" in combiner]
+    if combiner in _UNSIGNED:
+        return _UNSIGNED[combiner]
+    if combiner in ("arith.maxsi", "arith.minsi"):
+        most = 1 << (int(element[1:]) - 1)
+        return str(-most if combiner == "arith.maxsi" else most - 1)
     raise NotCovered(f"{combiner} of {element} in lanes")

@@ -33,6 +33,8 @@ class Access:
 
 @dataclass(frozen=True)
 class Load:
+    """element: of the value; where the array holds a narrower float, the load widens it."""
+
     access: Access
     element: str
 

@@ -12,6 +12,7 @@ import numpy as np
 from mlir import ir
 
 from mlir_passes.ir_tools import attribute_names, body, is_block_argument, iterators, operations, producer, tensor_type
+from mlir_passes.kernels.narrow import NARROW
 from mlir_passes.kernels.nest import (
     Access,
     Apply,
@@ -456,9 +457,7 @@ class _Reader:
         elif op.name == "arith.constant":
             scalars[op.results[0]] = self._nest.add(_constant(op.attributes["value"]))
         elif op.name.startswith(("arith.", "math.")) and not op.regions and len(op.results) == 1:
-            operands = tuple(self._scalar(v, scalars, loops) for v in op.operands)
-            made = Apply(op.name, operands, _attributes(op), str(op.results[0].type))
-            scalars[op.results[0]] = self._nest.add(made)
+            scalars[op.results[0]] = self._applied(op, [self._scalar(v, scalars, loops) for v in op.operands])
         else:
             raise NotCovered(f"{op.name} in a body")
 
@@ -474,9 +473,15 @@ class _Reader:
             form = [self._linear(self._scalar(i, scalars, loops)) for i in list(op.operands)[1:]]
             return self._element(op.operands[0], form, -2)
         if op.name.startswith(("arith.", "math.")) and not op.regions and len(op.results) == 1:
-            operands = tuple(self._scalar(v, scalars, loops) for v in op.operands)
-            return self._nest.add(Apply(op.name, operands, _attributes(op), str(op.results[0].type)))
+            return self._applied(op, [self._scalar(v, scalars, loops) for v in op.operands])
         raise NotCovered(f"a scalar from {op.name}")
+
+    def _applied(self, op: Any, operands: Sequence[int]) -> int:
+        """An op on nodes; what is widened where it is read is a load of the wide type."""
+        element, source = str(op.results[0].type), self._nest.nodes[operands[0]] if operands else None
+        if op.name == "arith.extf" and isinstance(source, Load) and source.element in NARROW and element == "f32":
+            return self._nest.add(replace(source, element=element))
+        return self._nest.add(Apply(op.name, tuple(operands), _attributes(op), element))
 
     def _linear(self, number: int) -> Linear:
         """An index node as a linear form of loops and of nodes."""

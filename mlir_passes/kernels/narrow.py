@@ -1,0 +1,38 @@
+"""Between f32 and what values are stored in: as LLVM does it for f16, by integer ops for bf16.
+
+A CPU has instructions for f16 (F16C), and LLVM uses them. For bf16 without AVX512_BF16 it calls a library, which
+is not there, and the instructions of AVX512_BF16 lose denormals. So bf16 is done by hand, equal on every CPU.
+"""
+
+from __future__ import annotations
+
+from mlir_passes.kernels.code import Code, like
+
+NARROW = ("f16", "bf16")
+
+
+def widened(code: Code, value: str, from_: str, to: str) -> str:
+    """A narrow value, or vector of type `from_`, as f32 (type `to`); exact."""
+    if "bf16" not in from_:
+        return code.convert("arith.extf", value, from_, to)
+    short, word = like(from_, "i16"), like(from_, "i32")
+    bits = code.convert("arith.extui", code.convert("arith.bitcast", value, from_, short), short, word)
+    return code.convert("arith.bitcast", code.op("arith.shli", (bits, code.constant(16, word)), word), word, to)
+
+
+def narrowed(code: Code, value: str, from_: str, to: str) -> str:
+    """An f32 value, or vector of type `from_`, rounded to type `to`: to nearest, ties to even, a NaN stays one."""
+    if "bf16" not in to:
+        return code.convert("arith.truncf", value, from_, to)
+    short, word, flag = like(to, "i16"), like(to, "i32"), like(to, "i1")
+    bits = code.convert("arith.bitcast", value, from_, word)
+    half = code.constant(16, word)
+    high = code.op("arith.shrui", (bits, half), word)
+    odd = code.op("arith.andi", (high, code.constant(1, word)), word)
+    up = code.op("arith.addi", (odd, code.constant(0x7FFF, word)), word)
+    rounded = code.op("arith.shrui", (code.op("arith.addi", (bits, up), word), half), word)
+    quiet = code.op("arith.ori", (high, code.constant(0x40, word)), word)  # the carry could make a NaN an infinity
+    is_nan = code.name()
+    code.line(f"{is_nan} = arith.cmpf uno, {value}, {value} : {from_}")
+    kept = code.op("arith.select", (is_nan, quiet, rounded), f"{flag}, {word}" if flag != "i1" else word)
+    return code.convert("arith.bitcast", code.convert("arith.trunci", kept, word, short), short, to)
