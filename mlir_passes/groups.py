@@ -99,7 +99,13 @@ class _Grouping:
     def _may_join(self, op: OpText, number: int, sources: Sequence[int]) -> bool:
         if any(s != number and self._at(s).before >> number & 1 for s in sources):
             return False
-        return _fits(_in_order([*self._at(number).ops, op]))
+        return self._fits(_in_order([*self._at(number).ops, op]))
+
+    def _fits(self, ops: Sequence[OpText]) -> bool:
+        """Whether ops are a form of a kernel, and none reads what another makes in another shape."""
+        made = {r for op in ops for r in op.results}
+        views = (v for op in ops for v in (*op.operands, *op.captures) if v not in made)
+        return _fits(ops) and all(self._step.storage_of(v) not in made for v in views)
 
     def _depend(self, number: int, sources: Sequence[int]) -> None:
         """Note that a group reads from `sources`, and what follows from that."""
@@ -118,7 +124,7 @@ class _Grouping:
                    and ((g.before >> other & 1 and one.before >> k & 1)
                         or (g.before >> number & 1 and two.before >> k & 1))]  # fmt: skip
         ops = _in_order([*one.ops, *two.ops])
-        if between or not _fits(ops):
+        if between or not self._fits(ops):
             return
         one.ops = ops
         one.before = (one.before | two.before) & ~(1 << other | 1 << number)
