@@ -94,7 +94,7 @@ def plot(step: StepKernels, path: Path) -> None:
     matplotlib = _matplotlib()
     from matplotlib import pyplot
 
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "gevo", "font.size": 7, "font.family": "sans-serif"}
+    settings = {"svg.fonttype": "none", "svg.hashsalt": "gevo", "font.size": 7, "font.sans-serif": ["DejaVu Sans"]}
     with matplotlib.rc_context(settings):
         drawing = _Drawing(step)
         figure = pyplot.figure(figsize=(drawing.width, drawing.height))

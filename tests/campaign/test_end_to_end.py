@@ -108,6 +108,16 @@ def test_search_finds_something_better_than_the_base(folder: Path, one: Path) ->
     assert any(m["ratio"] and m["ratio"] < 1 for r in data["records"] for m in r["objectives"].values())
 
 
+def test_kernels_are_told_timed_and_drawn(folder: Path) -> None:
+    pytest.importorskip("matplotlib")
+    told = json.loads(done(folder, "kernels", "squares.mlir", "--json", "--time", "--plot", "squares.svg"))
+    assert any(row["kind"] == "contraction" for row in told["rows"])
+    assert told["step_s"] > 0 and all(row["seconds"] >= 0 for row in told["rows"])
+    assert "squares.mlir: one training step" in (folder / "squares.svg").read_text()
+    text = done(folder, "kernels", "squares.mlir")
+    assert "-> loss" in text and "w in place" in text and "measured" not in text
+
+
 def test_two_workers_give_the_front_of_one(folder: Path, one: Path) -> None:
     done(folder, "search", "squares.mlir", *EXACT, "--name", "two", "--workers", "2")
     assert essence(folder / "runs" / "two") == essence(one)
