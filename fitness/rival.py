@@ -7,6 +7,7 @@ Windows of both ways take turns over the same copies, and a ratio is the median 
 
 from __future__ import annotations
 
+import math
 import mmap
 import time
 from collections.abc import Sequence
@@ -42,10 +43,14 @@ class Made:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Seconds of the rival over those of the default: median and interquartile range of pairs."""
+    """Seconds of the rival over those of the default: median and interquartile range of pairs.
+
+    sure: whether the rival is faster in more pairs than chance gives it, by two standard deviations.
+    """
 
     ratio: float
     spread: float
+    sure: bool = False
 
 
 def compare(capture: Capture, default: Made, rival: Made, step_bytes: int, rounds: int, screen: bool) -> Ratio | str:
@@ -74,7 +79,8 @@ def compare(capture: Capture, default: Made, rival: Made, step_bytes: int, round
 def summary(pairs: Sequence[tuple[float, float]]) -> Ratio:
     """The figures of pairs (rival, default)."""
     low, middle, high = quartiles([rival_s / default_s for rival_s, default_s in pairs])
-    return Ratio(middle, high - low)
+    faster = sum(rival_s < default_s for rival_s, default_s in pairs)
+    return Ratio(middle, high - low, faster > len(pairs) / 2 + math.sqrt(len(pairs)))
 
 
 def _median(pairs: Sequence[tuple[float, float]]) -> float:

@@ -306,7 +306,7 @@ class _Search:
         won, choice = min(finals, key=lambda pair: pair[0].ratio, default=(None, DEFAULT))
         if won is not None and won.ratio < MARGIN:
             won = self._isolated(choice, partial(dueled, self._step, target, choice, self._context))
-        if won is None or won.ratio >= MARGIN:
+        if won is None or not holds(won):
             won, choice = Ratio(1.0, 0.0), DEFAULT
         return Tuned(
             hash=target.hash,
@@ -321,6 +321,11 @@ class _Search:
             note=self._note,
             finished=self._whole,
         )
+
+
+def holds(found: Ratio) -> bool:
+    """Whether a choice is worth leaving the default for."""
+    return found.ratio < MARGIN and found.sure
 
 
 def measured(

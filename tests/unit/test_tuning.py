@@ -17,7 +17,7 @@ from fitness.cpu import CpuRunner
 from fitness.isolated import isolated
 from fitness.job import Limits
 from fitness.result import Failure, Outcome
-from fitness.rival import Made, compare
+from fitness.rival import Made, compare, summary
 from mlir_passes import lower_cpu
 from mlir_passes.kernels.choice import DEFAULT, Choice
 from mlir_passes.objects import KernelObject, ObjectCache
@@ -82,6 +82,7 @@ def test_every_kernel_is_tuned_within_its_budget_and_the_step_stays_right(
     text: tuple[str, Any], step: tuning.Step, targets: list[tuning.Target], monkeypatch
 ):
     monkeypatch.setattr(tuning, "MARGIN", 2.0)  # so that something is chosen
+    monkeypatch.setattr(tuning, "holds", lambda found: True)
     results = [tuned(step, target) for target in targets[:2]]
     assert all(r.tried < OPTIONS.most and r.failed == 0 and r.finished for r in results)
     choices = {r.hash: r.choice for r in results}
@@ -165,6 +166,13 @@ define void @past({parameters}) {{
 }}"""
     bad = Made(KernelObject(lower_cpu.object_from_ir(text), 0, target.kernel.shards), "past")
     assert compare(target.capture, own, bad, 1024, 3, screen=False) == "it writes outside its buffers"
+
+
+@pytest.mark.parametrize(("faster", "sure"), [(4, False), (6, False), (7, True), (8, True)])
+def test_a_rival_is_faster_for_sure_only_in_most_pairs(faster: int, sure: bool):
+    pairs = [(0.9, 1.0)] * faster + [(1.1, 1.0)] * (8 - faster)
+    assert summary(pairs).sure is sure
+    assert tuning.holds(summary(pairs)) is (sure and faster > 4)
 
 
 def test_a_duel_within_the_step_takes_turns(step: tuning.Step, targets: list[tuning.Target]):
