@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from synthetic import fake_result
 from toy_workload import toy_workload
 
+from fitness import tuning
 from fitness.bench import load_bench
 from fitness.choices import load_choices
 from fitness.errors import FitnessError
 from fitness.evaluate import evaluate
 from fitness.job import Context, Job
 from fitness.result import Outcome
-from gevo import launch
+from gevo import cli, launch
 from gevo.config import CampaignConfig
 from gevo.errors import RunDamaged
 from gevo.genome import IDENTITY
@@ -119,3 +121,36 @@ def test_steps_of_more_threads_take_no_choice_that_uses_one(folder: Path):
     (folder / launch.TUNING).write_text('{"abc": {"implementation": "mkl", "schedules": []}}')
     with pytest.raises(FitnessError, match="unknown implementation 'mkl'"):
         load_bench(context(folder))
+
+
+def gevo(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        cli.main(list(arguments))
+    out, err = capsys.readouterr()
+    return int(end.value.code or 0), out, err
+
+
+def test_tune_fills_the_database_and_goes_on_where_it_stopped(folder: Path, monkeypatch, capsys):
+    monkeypatch.setattr("gevo.tune.prepare", lambda workload: PreparedWorkload.load(folder))
+    for name, value in {"SHORTEST_S": 0.0, "SMALLEST_SHARE": 0.0, "_PROFILE_S": 0.05, "_LEAST_S": 0.5}.items():
+        monkeypatch.setattr(tuning, name, value)
+    monkeypatch.setenv("COLUMNS", "160")
+    code, out, _ = gevo(capsys, "tune", "toy", "--for", "3s")
+    assert code == 0 and "Ctrl-C stops it" in out
+    assert "Whole step: " in out or "No kernel of this step is faster" in out
+    rows = TuningStore().rows()
+    assert rows and {row.workload for row in rows.values()} == {"toy"}
+    for row in rows.values():
+        TuningStore().put(replace(row, finished=True))
+    assert gevo(capsys, "tune", "toy", "--for", "2s")[0] == 0
+    again = TuningStore().rows()
+    assert {name: replace(row, finished=True) for name, row in rows.items()}.items() <= again.items()
+
+
+def test_tune_says_what_is_wrong(folder: Path, capsys):
+    code, _, err = gevo(capsys, "tune", "toy", "--for", "soon")
+    assert code == 2 and "--for: expected a duration" in err
+    TuningStore().path.parent.mkdir()
+    TuningStore().path.write_bytes(b"nothing")
+    code, _, err = gevo(capsys, "tune", "toy")
+    assert code == 7 and "tuning.parquet: cannot be read" in err and "Move it away" in err
