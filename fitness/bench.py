@@ -15,13 +15,13 @@ from fitness.profile import Profile, load_profile
 from fitness.quality import Judge
 from fitness.timing import Subject, peak_flops
 from mlir_passes.edits import KINDS, edit_class, edit_from_json
+from mlir_passes.errors import PassError
 from mlir_passes.kernels.choice import Choice
 from mlir_passes.objects import ObjectCache
 from mlir_passes.pipeline import (
     Variant,
-    canonical_text,
     compile_module,
-    compile_program,
+    compile_text,
     edit_module,
     parse_base,
     warm_up,
@@ -59,14 +59,20 @@ class Bench:
         return self.judge.step
 
     def variant(self, genome: Mapping[str, Any], on_stage: Callable[[str], None]) -> Variant:
-        """The base with a genome applied, in the module's own context."""
-        return edit_module(self.module, [edit_from_json(e) for e in genome.get("edits", ())], on_stage)
+        """The base with a genome applied, in the module's own context; raises PassError where the numerics rule of
+        the workload does not permit the genome's storage."""
+        storage, rule = genome.get("storage", "f32"), self.lessons.prepared.signature.storage
+        if storage not in rule:
+            raise PassError("edit", f"the numerics rule of the workload permits {', '.join(rule)}, not {storage}")
+        return edit_module(self.module, [edit_from_json(e) for e in genome.get("edits", ())], on_stage, storage)
 
     def compile(self, variant: Variant, cache: ObjectCache, on_stage: Callable[[str], None]) -> Program:
         """The program of a variant of the base."""
         signature = self.lessons.prepared.signature
         sizes = len(signature.state), len(signature.batch)
-        return compile_module(variant.module, "step", *sizes, cache, on_stage, self.kernel_context, self.choices)
+        return compile_module(
+            variant.module, "step", *sizes, cache, on_stage, self.kernel_context, self.choices, variant.storage
+        )
 
     def subject(self, runner: CpuRunner) -> Subject:
         """A runner ready to be timed."""
@@ -85,14 +91,12 @@ def load_bench(context: Context) -> Bench:
         edit_class(kind)  # imported here, once, and not in every child
     sizes = len(signature.state), len(signature.batch)
     choices = load_choices(context.tuning, context.threads)
-    base = edit_module(parse_base(base_text, module.context), [])
-    program = compile_module(base.module, "step", *sizes, cache, kernel_context=kernel_context, choices=choices)
+    program = compile_text(base_text, "step", *sizes, cache, choices)
     step = CpuRunner(program, SLACK, threads=context.threads)
     predict = None
-    if prepared.predict_text is not None:
+    if prepared.predict_text is not None and signature.quality.kind == "accuracy":
         sizes = len(signature.state), len(signature.predict_inputs)
-        text = canonical_text(prepared.predict_text, "predict")
-        program = compile_program(text, "predict", *sizes, cache, choices=choices)
+        program = compile_text(prepared.predict_text, "predict", *sizes, cache, choices)
         predict = CpuRunner(program, threads=context.threads)
     seed = signature.quality.seeds[0]
     return Bench(

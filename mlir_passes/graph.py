@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from mlir_passes.space import TensorType
 
@@ -50,3 +51,20 @@ class KernelGraph:
     storage: dict[str, str]
     args: tuple[str, ...]
     returns: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> KernelGraph:
+        def kernel(found: dict[str, Any]) -> KernelText:
+            return KernelText(**{**found, "inplace": tuple((i, o) for i, o in found["inplace"])})
+
+        return KernelGraph(
+            kernels=tuple(map(kernel, data["kernels"])),
+            calls=tuple(Call(c["kernel"], tuple(c["inputs"]), tuple(c["outputs"])) for c in data["calls"]),
+            types={name: TensorType(tuple(t["shape"]), t["element"]) for name, t in data["types"].items()},
+            storage=dict(data["storage"]),
+            args=tuple(data["args"]),
+            returns=tuple(data["returns"]),
+        )

@@ -115,8 +115,11 @@ def memory_buffer(data: bytes, name: str) -> Any:
     return library().LLVMCreateMemoryBufferWithMemoryRangeCopy(data, len(data), name.encode())
 
 
-def object_from_ir(ir_text: str, level: int = 2, assembly: bool = False) -> bytes:
-    """Host object bytes (or assembly text) of an LLVM IR module, optimised at `level`; raises CompileError."""
+def object_from_ir(ir_text: str, level: int = 2, assembly: bool = False, passes: str = "") -> bytes:
+    """Host object bytes (or assembly text) of an LLVM IR module; raises CompileError.
+
+    passes: LLVM's own text of a pass pipeline, instead of the default one of `level`.
+    """
     lib, machine = library(), _target_machine(level)
     context, module, error = lib.LLVMContextCreate(), _PTR(), c.c_char_p()
     try:
@@ -126,7 +129,7 @@ def object_from_ir(ir_text: str, level: int = 2, assembly: bool = False) -> byte
         lib.LLVMSetTarget(module, host().triple.encode())
         lib.LLVMSetModuleDataLayout(module, lib.LLVMCreateTargetDataLayout(machine))
         options = lib.LLVMCreatePassBuilderOptions()
-        failed = lib.LLVMRunPasses(module, f"default<O{level}>".encode(), machine, options)
+        failed = lib.LLVMRunPasses(module, (passes or f"default<O{level}>").encode(), machine, options)
         lib.LLVMDisposePassBuilderOptions(options)
         if failed:
             raise CompileError("llvm", lib.LLVMGetErrorMessage(failed).decode())

@@ -9,9 +9,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlir_passes.graph import KernelGraph
 from mlir_passes.llvm import host
 
-PIPELINE_VERSION = 11  # raise it whenever lowering changes what a kernel's text compiles to
+PIPELINE_VERSION = 12  # raise it whenever lowering changes what a kernel's text compiles to
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,34 @@ class ObjectCache:
     def put(self, key: str, made: KernelObject) -> None:
         """Keep an object; the file appears whole or not at all."""
         self._known[key] = made
+        head = json.dumps({"workspace": made.workspace, "shards": made.shards, "sha": _digest(made)}).encode()
+        self._write(f"{key}.o", head + b"\n" + made.code)
+
+    @property
+    def root(self) -> Path | None:
+        """The folder that the cache was made with."""
+        return self._folder.parent if self._folder else None
+
+    def get_graph(self, key: str) -> KernelGraph | None:
+        """The kernel graph that was kept under a key, or None; a damaged file counts as none."""
+        path = self._folder / f"{key}.json" if self._folder else None
+        if path is None or not path.is_file():
+            return None
+        try:
+            return KernelGraph.from_json(json.loads(path.read_bytes()))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def put_graph(self, key: str, graph: KernelGraph) -> None:
+        self._write(f"{key}.json", json.dumps(graph.to_json()).encode())
+
+    def _write(self, name: str, content: bytes) -> None:
         if self._folder is None:
             return
-        head = json.dumps({"workspace": made.workspace, "shards": made.shards, "sha": _digest(made)}).encode()
         handle, temporary = tempfile.mkstemp(dir=self._folder)
         with os.fdopen(handle, "wb") as file:
-            file.write(head + b"\n" + made.code)
-        os.replace(temporary, self._folder / f"{key}.o")
+            file.write(content)
+        os.replace(temporary, self._folder / name)
 
     def _read(self, key: str) -> KernelObject | None:
         path = self._folder / f"{key}.o" if self._folder else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,8 +19,9 @@ from mlir_passes.kernels.choice import BLAS, DEFAULT, Choice
 from mlir_passes.llvm import host
 from mlir_passes.lower_cpu import compile_kernel, kernel_hash, kernel_key, symbol
 from mlir_passes.objects import KernelObject, ObjectCache
+from mlir_passes.parallel import compile_missing
 from mlir_passes.partition import partition
-from mlir_passes.plan import make_plan, settle_state
+from mlir_passes.plan import Settled, make_plan, settle_state
 from mlir_passes.program import Kernel, Plan, Program
 from mlir_passes.repair import Editor
 
@@ -33,6 +36,7 @@ class Variant:
     module: ir.Module
     text: str
     fingerprint: str
+    storage: str = "f32"
 
 
 def parse_base(text: str, context: ir.Context | None = None) -> ir.Module:
@@ -40,21 +44,29 @@ def parse_base(text: str, context: ir.Context | None = None) -> ir.Module:
     return parse(text, context or new_context())
 
 
-def edit_module(module: ir.Module, edits: Sequence[Edit], on_stage: OnStage = lambda _: None) -> Variant:
-    """The variant that `edits` make of a base module, which is used up; raises EditDoesNotApply or PassError."""
+def edit_module(
+    module: ir.Module, edits: Sequence[Edit], on_stage: OnStage = lambda _: None, storage: str = "f32"
+) -> Variant:
+    """The variant that `edits` make of a base module, which is used up; raises EditDoesNotApply or PassError.
+
+    storage: what its values between kernels are to be stored in; with f32 the fingerprint is of the text alone.
+    """
     on_stage("edit")
     editor = Editor(body(function(module, "step")))
     for edit in edits:
         edit.apply(editor)
     on_stage("verify")
     text = cleaned(module, "step")
-    return Variant(module, text, fingerprint(text))
+    made_of = text if storage == "f32" else f"{text}\nstorage {storage}"
+    return Variant(module, text, fingerprint(made_of), storage)
 
 
-def apply_genome(base_text: str, edits: Sequence[Edit], on_stage: OnStage = lambda _: None) -> Variant:
+def apply_genome(
+    base_text: str, edits: Sequence[Edit], on_stage: OnStage = lambda _: None, storage: str = "f32"
+) -> Variant:
     """The variant of a numbered base module given as text."""
     on_stage("parse")
-    return edit_module(parse_base(base_text), edits, on_stage)
+    return edit_module(parse_base(base_text), edits, on_stage, storage)
 
 
 def compile_program(
@@ -65,9 +77,10 @@ def compile_program(
     cache: ObjectCache,
     on_stage: OnStage = lambda _: None,
     choices: Mapping[str, Choice] | None = None,
+    storage: str = "f32",
 ) -> Program:
     """The program of a cleaned module given as text; see `compile_module`."""
-    return compile_module(parse_base(text), entry, n_state, n_batch, cache, on_stage, choices=choices)
+    return compile_module(parse_base(text), entry, n_state, n_batch, cache, on_stage, choices=choices, storage=storage)
 
 
 def compile_module(
@@ -79,33 +92,83 @@ def compile_module(
     on_stage: OnStage = lambda _: None,
     kernel_context: ir.Context | None = None,
     choices: Mapping[str, Choice] | None = None,
+    storage: str = "f32",
 ) -> Program:
     """Cut, compile and plan a cleaned module, which is used up; raises PassError, CompileError.
 
     With entry "step" the leading `n_state` results are new state; with any other entry the state is
     only read and every result is a metric. Kernels are lowered in a context of their own: every dialect that
     a context has loaded makes each canonicalisation in it dearer. choices: how to make kernels, by `kernel_hash`;
-    the others are made by default.
+    the others are made by default. storage: what values between kernels are stored in, of `storage.STORAGES`.
     """
     on_stage("partition")
-    updated = n_state if entry == "step" else 0
-    settled = settle_state(partition(module, entry, updated), updated)
+    updated = _updated(entry, n_state)
+    settled = settle_state(partition(module, entry, updated, storage), updated)
     on_stage("compile")
-    kernels = settled.graph.kernels
-    chosen = [usable((choices or {}).get(kernel_hash(kernel), DEFAULT)) for kernel in kernels]
-    keys = [kernel_key(kernel, choice) for kernel, choice in zip(kernels, chosen, strict=True)]
-    texts = dict(zip(keys, zip(kernels, chosen, strict=True), strict=True))
-    context = kernel_context or new_context()
-    made = {key: _object(kernel, key, cache, context, choice) for key, (kernel, choice) in texts.items()}
+    wanted, context = _wanted(settled, choices), kernel_context or new_context()
+    objects = {key: _object(*found, key, cache, context) for key, found in wanted.items()}
     on_stage("plan")
-    workspaces = {key: found.workspace for key, found in made.items()}
+    return _program(settled, wanted, objects, n_state, n_batch)
+
+
+def compile_text(
+    text: str,
+    entry: str,
+    n_state: int,
+    n_batch: int,
+    cache: ObjectCache,
+    choices: Mapping[str, Choice] | None = None,
+    storage: str = "f32",
+    jobs: int = 0,
+) -> Program:
+    """The program of a module as a frontend wrote it; see `compile_module`. How it is cut is kept in the cache
+    too, and kernels that are not there are compiled by `jobs` processes (0: one a core)."""
+    key = hashlib.sha256(f"{entry} {n_state} {storage}\n{text}".encode()).hexdigest()[:20]
+    graph = cache.get_graph(key)
+    if graph is None:
+        module = parse_base(canonical_text(text, entry))
+        graph = partition(module, entry, _updated(entry, n_state), storage)
+        cache.put_graph(key, graph)
+    settled = settle_state(graph, _updated(entry, n_state))
+    wanted = _wanted(settled, choices)
+    if cache.root is not None:
+        compile_missing(wanted, cache.root, jobs or len(os.sched_getaffinity(0)))
+    context = new_context()
+    objects = {key: _object(*found, key, cache, context) for key, found in wanted.items()}
+    return _program(settled, wanted, objects, n_state, n_batch)
+
+
+def _updated(entry: str, n_state: int) -> int:
+    """How many leading results are new state."""
+    return n_state if entry == "step" else 0
+
+
+def _wanted(settled: Settled, choices: Mapping[str, Choice] | None) -> dict[str, tuple[KernelText, Choice]]:
+    """The kernels of a graph, each with how it is made, by key."""
+    found: dict[str, tuple[KernelText, Choice]] = {}
+    for kernel in settled.graph.kernels:
+        choice = usable((choices or {}).get(kernel_hash(kernel), DEFAULT))
+        found[kernel_key(kernel, choice)] = kernel, choice
+    return found
+
+
+def _program(
+    settled: Settled,
+    wanted: Mapping[str, tuple[KernelText, Choice]],
+    objects: Mapping[str, KernelObject],
+    n_state: int,
+    n_batch: int,
+) -> Program:
+    key_of = {kernel.text: key for key, (kernel, _) in wanted.items()}
+    keys = [key_of[kernel.text] for kernel in settled.graph.kernels]
+    workspaces = {key: found.workspace for key, found in objects.items()}
     return Program(
         plan=make_plan(settled, keys, workspaces, n_state, n_batch),
         kernels={
-            key: _described(kernel, key, made[key].shards, blas.symbol() if choice == BLAS else "")
-            for key, (kernel, choice) in texts.items()
+            key: _described(kernel, key, objects[key].shards, blas.symbol() if choice == BLAS else "")
+            for key, (kernel, choice) in wanted.items()
         },
-        objects={key: found.code for key, found in made.items()},
+        objects={key: found.code for key, found in objects.items()},
         target="cpu",
         cpu=host().text,
     )
@@ -165,9 +228,7 @@ def canonical_text(text: str, entry: str) -> str:
     return cleaned(canonicalise(text, entry, new_context()), entry)
 
 
-def _object(
-    kernel: KernelText, key: str, cache: ObjectCache, context: ir.Context, choice: Choice = DEFAULT
-) -> KernelObject:
+def _object(kernel: KernelText, choice: Choice, key: str, cache: ObjectCache, context: ir.Context) -> KernelObject:
     found = cache.get(key)
     if found is None:
         found = compile_kernel(kernel, key, context, choice)
