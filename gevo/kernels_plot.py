@@ -21,11 +21,14 @@ _KEPT, _PASSED, _OUTSIDE = "#c0392b", "#7f8c9a", "#2c5d8a"
 _LEFT, _BOX, _GUTTER, _LANE, _MARGIN = 1.75, 3.3, 0.95, 0.17, 0.25
 _HEAD, _SLOT, _LEAST_ROW, _GAP = 0.85, 0.155, 0.52, 0.1
 _TITLE_CHARS, _LINE_CHARS = 47, 58
+_MOST_LANES = 28  # side by side; the longest lines of a large step are left out, or it would be wider than legible
+_MOST_NAMED = 3  # readers that a stub names
 
 
 @dataclass(frozen=True)
 class Lane:
-    """Where the line of a value stands: from its maker's row to its last reader's."""
+    """Where the line of a value stands, from its maker's row to its last reader's; column -1: it has none, and stubs
+    at both ends name each other."""
 
     value: int
     column: int
@@ -68,7 +71,10 @@ def forward(step: StepKernels) -> set[int]:
 
 
 def lanes(step: StepKernels) -> list[Lane]:
-    """A lane for each value that one call makes and others read; short ones stand near the boxes, none overlap."""
+    """A lane for each value that one call makes and others read; short ones stand near the boxes, none overlap.
+
+    The longest, where there are too many, have no column.
+    """
     first = forward(step)
     spans: list[tuple[int, int, tuple[int, ...]]] = []
     for number, value in enumerate(step.values):
@@ -80,10 +86,13 @@ def lanes(step: StepKernels) -> list[Lane]:
     for number, maker, readers in sorted(spans, key=lambda s: (s[2][-1] - s[1], s[1])):
         free = (i for i, lane in enumerate(taken) if all(readers[-1] < a or b < maker for a, b in lane))
         column = next(free, len(taken))
+        kept = maker in first and any(r not in first for r in readers)
+        if column == _MOST_LANES:
+            found.append(Lane(number, -1, readers, kept))
+            continue
         if column == len(taken):
             taken.append([])
         taken[column].append((maker, readers[-1]))
-        kept = maker in first and any(r not in first for r in readers)
         found.append(Lane(number, column, readers, kept))
     return found
 
@@ -136,6 +145,8 @@ class _Drawing:
                 ends[value].append(y)
                 self._tick(value, out, y)
         for number, lane in self._lanes.items():
+            if lane.column < 0:
+                continue
             x = self._lane + (lane.column + 0.5) * _LANE
             axes.plot([x, x], [min(ends[number]), max(ends[number])], **self._style(number), solid_capstyle="butt")
 
@@ -189,13 +200,19 @@ class _Drawing:
         lane, value = self._lanes[number], self._step.values[number]
         edge, x = self._box + _BOX, self._lane + (lane.column + 0.5) * _LANE
         style = self._style(number)
+        stub = lane.column < 0
+        if stub:
+            x = edge + 0.35
         if out:
             self._axes.plot([edge, x], [y, y], **style)
-            self._axes.plot([x], [y], "o", color=style["color"], markersize=2.5)
+            self._axes.plot([x], [y], ">" if stub else "o", color=style["color"], markersize=2.5)
         else:
             self._arrow((x, y), (edge, y), style["color"], style["linewidth"])
         label = self._step.label(value)
         text = f"{label}  {size(value.bytes)}" if out else label
+        if stub and out:
+            more = ", ..." if len(lane.readers) > _MOST_NAMED else ""
+            text += f"  to {', '.join(map(str, lane.readers[:_MOST_NAMED]))}{more}"
         self._text(edge + (0.05 if out else 0.12), y - 0.05, text, color=style["color"], size=5.5)
 
     def _arrow(self, start: tuple[float, float], end: tuple[float, float], color: str, width: float) -> None:
