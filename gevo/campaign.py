@@ -64,7 +64,9 @@ class Campaign:
         self.config = CampaignConfig.from_json(run.manifest["config"])
         search = self.config.search
         space = Space.load(run.folder / "space.json")
-        self._search = Search(space, search, self.config.objectives, run.manifest["floors"], self.config.seed)
+        self._search = Search(
+            space, search, self.config.objectives, run.manifest["floors"], self.config.seed, self.config.storage
+        )
         records = run.records()
         self._energy_method = run.manifest["base"]["energy_j_method"]
         self._restore(run, records)

@@ -70,6 +70,9 @@ def search(
     threads: Annotated[
         int, typer.Option(min=1, metavar="N", help="Cores that work at one step; results stay the same, bit for bit.")
     ] = 1,
+    storage: Annotated[
+        str, typer.Option(metavar="LIST", help="What variants may store values in: f16,bf16; default: as permitted.")
+    ] = "",
     seed: Annotated[int, typer.Option(help="Same seed, same search, whatever the number of workers.")] = 0,
     population: Annotated[int, typer.Option(min=4, metavar="N", help="Genomes kept, and asked for a generation.")] = 28,
     name: Annotated[str, typer.Option(help="Name of the run; default: workload and time.")] = "",
@@ -86,6 +89,10 @@ def search(
     --workers evaluates more variants at a time, --threads makes each step
     faster. Tune with the threads you will train with: what is fastest on two
     cores need not be on one. A step below about 100 us stays on one core.
+    \b
+    A workload says by its numerics rule, storage=..., what a variant may store
+    values between kernels in: f16 and bf16 take half the bytes of f32. The base
+    is always f32; --storage narrows the choice, --storage f32 leaves none.
 
     \b
     Example:
@@ -104,6 +111,7 @@ def search(
         seed=seed,
         budget=_budget(time, evaluations, generations),
         search=SearchConfig(population=population),
+        storage=_storage(storage),
     )
     stem = Path(workload.partition(":")[0]).stem
     folder = run_dir / (name or f"{stem}-{datetime.now():%Y%m%d-%H%M%S}")
@@ -348,6 +356,16 @@ def _objectives(text: str) -> tuple[str, ...]:
     if unknown or not names:
         what = f"unknown objective {unknown[0]!r}" if unknown else "no objective"
         raise CampaignError(f"{what}; known: {', '.join(OBJECTIVES)}", "--objectives")
+    return names
+
+
+def _storage(text: str) -> tuple[str, ...]:
+    from workloads.workload import STORAGES
+
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    unknown = [name for name in names if name not in STORAGES]
+    if unknown:
+        raise CampaignError(f"unknown storage {unknown[0]!r}; known: {', '.join(STORAGES)}", "--storage")
     return names
 
 

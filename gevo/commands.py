@@ -28,6 +28,7 @@ from gevo.launch import (
     lay_out,
     manifest,
     new_folder,
+    permitted,
     reopened,
     runs_in,
 )
@@ -55,6 +56,7 @@ def search(config: CampaignConfig, folder: Path, console: Console) -> int:
     with new_folder(folder):
         console.print(f"Preparing {config.workload} in {folder}", highlight=False)
         prepared = lay_out(config, folder)
+        config = replace(config, storage=permitted(config.storage, prepared.signature))
         tuned = freeze_choices(folder)
         if tuned:
             console.print(f"Kernels are made as tuned where one of {tuned} tuned for this CPU is met", highlight=False)
@@ -218,6 +220,7 @@ def show(folder: Path, identifier: str, rerun: bool, console: Console) -> None:
             **({"answered by": result.answered_by} if result.answered_by else {}),
             "stages": ", ".join(f"{name} {seconds:.3f} s" for name, seconds in result.stage_s.items()) or "none",
             "kernels": f"{result.cache_hits} from the cache, {result.cache_misses} compiled",
+            **({"storage": f"{record.genome.storage} between kernels"} if record.genome.storage != "f32" else {}),
             **{f"edit {n}": _edit_text(edit.to_json()) for n, edit in enumerate(record.genome.edits, 1)},
         },
         console,

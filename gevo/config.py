@@ -67,6 +67,7 @@ class CampaignConfig:
     workload: as `search` takes it. workers do not change the front, so `resume` may set another number.
     threads: that work at one step; times depend on it, so it is the run's for good.
     memory_budget: arena bytes a variant may have; 0 for no bound.
+    storage: what variants may store values between kernels in; f32 is the base's.
     """
 
     workload: str
@@ -78,6 +79,7 @@ class CampaignConfig:
     seed: int = 0
     budget: Budget = field(default_factory=Budget)
     search: SearchConfig = field(default_factory=SearchConfig)
+    storage: tuple[str, ...] = ("f32",)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -88,4 +90,5 @@ class CampaignConfig:
         known["objectives"] = tuple(known["objectives"])
         known["budget"] = Budget(**known["budget"])
         known["search"] = SearchConfig(**known["search"])
+        known["storage"] = tuple(known.get("storage", ("f32",)))
         return CampaignConfig(**known)

@@ -110,7 +110,8 @@ def table(front: Front, name: str) -> Table:
         is_base = record is front.base
         cells = [versus(record, front.base, objective) for objective in front.objectives]
         label = f"{record.id} base" if is_base else record.id
-        table.add_row(label, str(record.genome.size), *cells, style="bold" if is_base else "")
+        stored = "" if record.genome.storage == "f32" else f" {record.genome.storage}"
+        table.add_row(label, f"{len(record.genome.edits)}{stored}", *cells, style="bold" if is_base else "")
     return table
 
 

@@ -14,18 +14,23 @@ from mlir_passes.edits import Edit, edit_from_json
 
 @dataclass(frozen=True)
 class Genome:
-    """What is done to the base module, in order. Schedule genes are plain JSON values."""
+    """What is done to the base module, in order. Schedule genes are plain JSON values.
+
+    storage: what values between kernels are stored in; f32 is the base's, and is left out of the text.
+    """
 
     edits: tuple[Edit, ...] = ()
     schedule: tuple[Any, ...] = ()
+    storage: str = "f32"
 
     def to_json(self) -> dict[str, Any]:
-        return {"edits": [e.to_json() for e in self.edits], "schedule": list(self.schedule)}
+        made: dict[str, Any] = {"edits": [e.to_json() for e in self.edits], "schedule": list(self.schedule)}
+        return made if self.storage == "f32" else {**made, "storage": self.storage}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Genome:
         edits = tuple(edit_from_json(e) for e in data["edits"])
-        return Genome(edits, tuple(_frozen(g) for g in data.get("schedule", ())))
+        return Genome(edits, tuple(_frozen(g) for g in data.get("schedule", ())), data.get("storage", "f32"))
 
     @cached_property
     def text(self) -> str:
@@ -43,7 +48,7 @@ class Genome:
 
     @property
     def size(self) -> int:
-        return len(self.edits) + len(self.schedule)
+        return len(self.edits) + len(self.schedule) + (self.storage != "f32")
 
 
 IDENTITY = Genome()

@@ -63,10 +63,12 @@ def export(
 
     workload = PreparedWorkload.load(Path(prepared))
     signature = workload.signature
-    variant = apply_genome(Path(base).read_text(), Genome.from_json(genome).edits)
+    made = Genome.from_json(genome)
+    variant = apply_genome(Path(base).read_text(), made.edits, storage=made.storage)
     sizes = len(signature.state), len(signature.batch)
     choices = load_choices(tuning, threads)
-    program = compile_program(variant.text, "step", *sizes, ObjectCache(Path(cache)), choices=choices)
+    objects = ObjectCache(Path(cache))
+    program = compile_program(variant.text, "step", *sizes, objects, choices=choices, storage=variant.storage)
     facts = {**extra, "signature": signature.to_json(), "fingerprint": variant.fingerprint}
     initial = workload.folder / f"init_{signature.quality.seeds[0]}.npz"
     files = {"step.mlir": variant.text.encode(), "initial_state.npz": initial.read_bytes()}

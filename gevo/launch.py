@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from fitness.choices import choices_text
 from fitness.job import Context
 from fitness.result import Result
 from gevo.config import CampaignConfig
-from gevo.errors import BaseFails, NotFound, RunDamaged, RunExists, Unwritable
+from gevo.errors import BaseFails, CampaignError, NotFound, RunDamaged, RunExists, Unwritable
 from gevo.files import write_text
 from gevo.ir_child import in_child
 from gevo.machine import machine, versions
@@ -25,7 +25,7 @@ from gevo.tuning_store import TuningStore
 from workloads.cache import cache_folder
 from workloads.errors import WorkloadError
 from workloads.prepare import prepare
-from workloads.workload import PreparedWorkload
+from workloads.workload import PreparedWorkload, Signature
 
 TUNING = "tuning.json"  # the choices of kernels, frozen with the rest
 
@@ -63,6 +63,20 @@ def context_for(config: CampaignConfig, prepared: PreparedWorkload, folder: Path
         threads=config.threads,
         tuning=str(tuning.absolute()) if tuning.is_file() else "",
     )
+
+
+def permitted(asked: Sequence[str], signature: Signature) -> tuple[str, ...]:
+    """What variants may store values in: what is asked for, all that the workload permits if nothing is. Raises
+    CampaignError where the workload does not permit it."""
+    refused = [storage for storage in asked if storage not in signature.storage]
+    if refused:
+        raise CampaignError(
+            f"the numerics rule of {signature.name} permits {', '.join(signature.storage)} between kernels, "
+            f"not {refused[0]}",
+            "--storage",
+            f'To permit it, write Workload(..., storage=("f32", "{refused[0]}")) in the workload, or give another one',
+        )
+    return tuple(s for s in signature.storage if s == "f32" or not asked or s in asked)
 
 
 def freeze_choices(folder: Path) -> int:

@@ -40,9 +40,15 @@ class Search:
     """
 
     def __init__(
-        self, space: Space, config: SearchConfig, objectives: Sequence[str], floors: Mapping[str, float], seed: int
+        self,
+        space: Space,
+        config: SearchConfig,
+        objectives: Sequence[str],
+        floors: Mapping[str, float],
+        seed: int,
+        storages: Sequence[str] = ("f32",),
     ) -> None:
-        self._space, self._config = space, config
+        self._space, self._config, self._storages = space, config, tuple(storages)
         self._objectives, self._floors = tuple(objectives), dict(floors)
         self._rng = random.Random(seed)
         self._seen: set[str] = set()
@@ -50,7 +56,8 @@ class Search:
         self.generation = 0
 
     def ask(self) -> list[Proposal]:
-        """The genomes of this generation: at first the base and single edits, then children; [] if none is new."""
+        """The genomes of this generation: at first the base, the base in each storage, and single edits, then
+        children; [] if none is new."""
         made = self._seeds() if self.generation == 0 else self._children()
         self._seen |= {p.genome.key for p in made}
         return made
@@ -93,6 +100,8 @@ class Search:
 
     def _seeds(self) -> list[Proposal]:
         made = {IDENTITY.key: Proposal(IDENTITY)}
+        stored = [Genome(storage=s) for s in self._storages if s != IDENTITY.storage]
+        made |= {g.key: Proposal(g, (IDENTITY.key,)) for g in stored}
         for _ in range(self._config.population * (1 + self._config.retries)):
             if len(made) == self._config.population:
                 break
@@ -133,4 +142,4 @@ class Search:
         return None
 
     def _mutated(self, genome: Genome) -> Genome:
-        return mutate(genome, self._space, self._rng, self._config.max_edits)
+        return mutate(genome, self._space, self._rng, self._config.max_edits, self._storages)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from gevo.genome import Genome
@@ -13,6 +14,7 @@ from mlir_passes.space import Space, dangling
 MOVES: dict[str, float] = {"add": 0.5, "remove": 0.25, "redraw": 0.25}  # an addition half the time, so that
 # genomes neither grow without end nor shrink back to the base: crossover adds and takes away in equal parts
 KIND_WEIGHTS: dict[str, float] = {"delete": 1.0, "copy": 1.0, "rewire": 1.0}
+STORAGE_RATE = 0.1  # of mutations, where the workload permits more than f32: one gene among up to 64 edits
 DRAWS = 20  # draws of a kind may find nothing; this many are tried before the mutation gives up
 
 T = TypeVar("T")
@@ -38,33 +40,41 @@ def random_genome(space: Space, rng: random.Random, max_edits: int) -> Genome:
     return Genome(tuple(edits))
 
 
-def mutate(genome: Genome, space: Space, rng: random.Random, max_edits: int) -> Genome:
-    """`genome` with an edit added, removed or drawn again; `genome` itself if no draw found an edit."""
+def mutate(
+    genome: Genome, space: Space, rng: random.Random, max_edits: int, storages: Sequence[str] = ("f32",)
+) -> Genome:
+    """`genome` with an edit added, removed or drawn again, or stored otherwise, as one of `storages`; `genome` itself
+    if no draw found an edit."""
     edits = genome.edits
+    if len(storages) > 1 and rng.random() < STORAGE_RATE:
+        return replace(genome, storage=rng.choice([s for s in storages if s != genome.storage]))
     move = _pick(MOVES, rng) if edits else "add"
     if move == "add" and len(edits) >= max_edits:
         move = "redraw"
     if move == "add":
         new = draw_edit(space.after(edits), rng)
-        return genome if new is None else Genome((*edits, new), genome.schedule)
+        return genome if new is None else replace(genome, edits=(*edits, new))
     at = rng.randrange(len(edits))
     if move == "remove":
-        return repaired(Genome((*edits[:at], *edits[at + 1 :]), genome.schedule), space)
+        return repaired(replace(genome, edits=(*edits[:at], *edits[at + 1 :])), space)
     new = draw_edit(space.after(edits[:at]), rng)
     if new is None:
         return genome
-    return repaired(Genome((*edits[:at], new, *edits[at + 1 :]), genome.schedule), space)
+    return repaired(replace(genome, edits=(*edits[:at], new, *edits[at + 1 :])), space)
 
 
 def crossover(one: Genome, two: Genome, space: Space, rng: random.Random) -> tuple[Genome, Genome]:
     """GEVO's crossover: both children keep the shared genes; the shuffled rest is cut and split between them.
 
     A child's order is that of one parent followed by what only the other has, so an edit that uses a copy
-    stays behind it. An edit whose copy went to the other child is dropped.
+    stays behind it. An edit whose copy went to the other child is dropped. Each child has the storage of a parent.
     """
     left, right = _split(one.edits, two.edits, rng)
     genes, rest = _split(one.schedule, two.schedule, rng)
-    return repaired(Genome(left, genes), space), repaired(Genome(right, rest), space)
+    first, second = one.storage, two.storage
+    if first != second and rng.random() < 0.5:
+        first, second = second, first
+    return repaired(Genome(left, genes, first), space), repaired(Genome(right, rest, second), space)
 
 
 def repaired(genome: Genome, space: Space) -> Genome:
@@ -72,7 +82,7 @@ def repaired(genome: Genome, space: Space) -> Genome:
     bad = set(dangling(space, genome.edits))
     if not bad:
         return genome
-    return Genome(tuple(e for i, e in enumerate(genome.edits) if i not in bad), genome.schedule)
+    return replace(genome, edits=tuple(e for i, e in enumerate(genome.edits) if i not in bad))
 
 
 def _split(one: Sequence[T], two: Sequence[T], rng: random.Random) -> tuple[tuple[T, ...], tuple[T, ...]]:

@@ -7,7 +7,7 @@ program can read a prepared workload without JAX or PyTorch.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from workloads.errors import WorkloadError
 
 SPLITS = ("train", "validation", "test")
+STORAGES = ("f32", "f16", "bf16")
 Arrays = tuple[np.ndarray[Any, Any], ...]
 
 
@@ -50,6 +51,7 @@ class Signature:
     `@step(state..., batch...) -> (state..., metrics...)`;
     `@predict(state..., inputs...) -> scores`, where `inputs` are the first leaves of a batch
     with `eval_batch` rows. `predict_inputs` is empty where there is no `@predict`.
+    storage: see `Workload`.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Signature:
     metrics: tuple[ArraySpec, ...]
     predict_inputs: tuple[ArraySpec, ...] = ()
     quality: Quality = field(default_factory=Quality)
+    storage: tuple[str, ...] = ("f32",)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -79,6 +82,7 @@ class Signature:
             metrics=specs("metrics"),
             predict_inputs=specs("predict_inputs"),
             quality=Quality(**quality),
+            storage=checked_storage(data.get("storage", ("f32",))),
         )
 
 
@@ -89,6 +93,8 @@ class Workload:
     init: seed -> state, a tree of arrays. step: pure, static shapes, `(state, batch) -> (state, metrics)`.
     predict: `(state, x) -> scores` of shape (rows, classes), or None with `Quality(kind="loss")`.
     data: () -> {"train": (x, y), "validation": ..., "test": ...}, NumPy arrays with equal row counts in a split.
+    storage: the numerics rule. What a variant may store values between kernels in, of `STORAGES`; arithmetic,
+        state, batch and metrics stay f32. Permit what this step still learns with: `benchmarks/storage.py` shows it.
     """
 
     init: Callable[[int], Any]
@@ -99,6 +105,16 @@ class Workload:
     eval_batch: int = 500
     quality: Quality = field(default_factory=Quality)
     frontend: str = "jax"
+    storage: tuple[str, ...] = ("f32",)
+
+
+def checked_storage(given: Iterable[str]) -> tuple[str, ...]:
+    """The numerics rule in the order of `STORAGES`; f32 is always permitted. Raises ValueError."""
+    names = tuple(given)
+    unknown = [name for name in names if name not in STORAGES]
+    if unknown or isinstance(given, str):
+        raise ValueError(f"storage is {given!r}, expected a tuple of {', '.join(STORAGES)}")
+    return tuple(name for name in STORAGES if name == "f32" or name in names)
 
 
 @dataclass(frozen=True)

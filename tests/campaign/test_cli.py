@@ -27,8 +27,9 @@ def gevo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     def lay_out(config: Any, folder: Path) -> SimpleNamespace:
         (folder / "base.mlir").write_text("module {}\n")
         make_space().save(folder / "space.json")
-        return SimpleNamespace(folder=prepared)
+        return SimpleNamespace(folder=prepared, signature=signature)
 
+    signature = SimpleNamespace(name="digits", storage=("f32", "f16"))
     prepared = tmp_path / "prepared"
     prepared.mkdir()
     (prepared / "step.mlir").write_text("module {}\n")
@@ -54,6 +55,24 @@ def gevo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def night(gevo: Cli) -> Path:
     assert gevo("search", "digits", "--generations", "4", "--population", "8", "--name", "night")[0] == 0
     return Path("runs/night")
+
+
+def test_variants_are_stored_as_the_workload_permits_and_as_asked(gevo: Cli) -> None:
+    search = "search", "digits", "--generations", "2", "--population", "8"
+    assert gevo(*search, "--name", "free")[0] == 0
+    assert gevo(*search, "--name", "wide", "--storage", "f32")[0] == 0
+    found = {n: json.loads(Path(f"runs/{n}/manifest.json").read_text())["config"]["storage"] for n in ("free", "wide")}
+    assert found == {"free": ["f32", "f16"], "wide": ["f32"]}
+    assert "storage" in gevo("show", "free", "r0002")[1] and "f16 between kernels" in gevo("show", "free", "r0002")[1]
+    assert '"storage"' not in Path("runs/wide/log.jsonl").read_text()
+
+
+def test_a_storage_that_the_workload_does_not_permit_is_refused_with_its_rule(gevo: Cli) -> None:
+    code, _, err = gevo("search", "digits", "--storage", "bf16", "--name", "night", "--evaluations", "5")
+    assert code == 2 and "the numerics rule of digits permits f32, f16 between kernels, not bf16" in err
+    assert 'Workload(..., storage=("f32", "bf16"))' in err and not Path("runs/night").exists()
+    code, _, err = gevo("search", "digits", "--storage", "f8", "--name", "night", "--evaluations", "5")
+    assert code == 2 and "unknown storage 'f8'; known: f32, f16, bf16" in err
 
 
 def test_search_writes_a_run_and_prints_its_front(gevo: Cli) -> None:

@@ -15,7 +15,7 @@ from workloads.errors import WorkloadError
 from workloads.frontends.base import Traced, as_leaf, batch_names, check_splits, seeds, spec
 from workloads.frontends.stablehlo import legalise
 from workloads.frontends.user_code import user_code
-from workloads.workload import Arrays, ArraySpec, Signature, Workload
+from workloads.workload import Arrays, ArraySpec, Signature, Workload, checked_storage
 
 RANDOM = re.compile(r"\b(threefry2x32|random_\w+)\b")  # primitives of the random generator, in a printed jaxpr
 
@@ -58,8 +58,16 @@ def trace(name: str, workload: Workload, path: Path) -> Traced:
         metrics=metrics,
         predict_inputs=inputs,
         quality=workload.quality,
+        storage=_storage(workload, where),
     )
     return Traced(signature, step, predict, leaves, splits)
+
+
+def _storage(workload: Workload, where: str) -> tuple[str, ...]:
+    try:
+        return checked_storage(workload.storage)
+    except ValueError as error:
+        raise WorkloadError(str(error), where, 'Write Workload(..., storage=("f32", "f16"))') from error
 
 
 def _state(workload: Workload, path: Path, seed: int) -> Tree:

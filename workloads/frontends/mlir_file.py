@@ -29,7 +29,7 @@ def trace_file(name: str, path: Path) -> Traced:
     described = _read_json(beside)
     try:
         signature = Signature.from_json({**described, "name": name, "frontend": "mlir"})
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise WorkloadError(
             f"not a signature: {error}", str(beside), "It needs state, batch, metrics, predict_inputs and quality"
         ) from error
