@@ -15,16 +15,19 @@ from mlir_passes.kernels.schedule import Schedule
 
 # Heights of a tile by its vectors, best first, for 16 and for 32 registers. Two FMA units of 4 cycles want 8
 # accumulators, and a few more give slack; 12 leave room for the operands (measured on Zen 3).
-_ROWS_16 = {1: (10, 8, 6), 2: (6, 5, 4), 3: (4, 3), 4: (3, 2)}
+_ROWS_16 = {1: (8, 7, 6), 2: (6, 5, 4), 3: (4, 3), 4: (3, 2)}
 _ROWS_32 = {1: (16, 14, 12), 2: (12, 10, 8), 3: (8, 6), 4: (6, 5, 4)}
 _SLACK = 1.1  # a tile with just 8 accumulators is this much slower than its work
+_REST = 1.3  # what a tile of what is left over costs, as it is code of its own
+_FULL = 0.8  # share of lanes in use below which vectors along the sum serve a transposed operand better
+_SHORT = 5  # trips of a reduction loop that are worth unrolling
 _REUSE = 8  # tiles of rows that make packing the vectors' operand worth it
 _FAR = 512  # elements between vectors of one panel that make caches and prefetchers fail
 _MOST_PANEL = 1 << 15  # elements of a packed panel
 _NEAR = 1 << 13  # elements of the vectors' operand that stay in the nearest cache anyway
 _MANY_TILES = 8  # that many along the vector loop make it the outermost one
 _LONG = 8  # vectors of a reduction that make it worth putting lanes together at the end
-_DOTS_16 = ((2, 4), (4, 2), (3, 3), (2, 3), (3, 2), (2, 2), (1, 8), (8, 1))
+_DOTS_16 = ((3, 4), (4, 3), (2, 4), (4, 2), (3, 3), (2, 3), (3, 2), (2, 2), (1, 8), (8, 1))
 _DOTS_32 = ((4, 4), (4, 6), (6, 4), (3, 6), (2, 4), (4, 2))
 
 
@@ -57,9 +60,15 @@ def schedules(nest: Nest, phase: Phase, machine: Machine) -> list[Schedule]:
     along = _along_result(nest, phase, machine, loop, lanes)
     along = _with_panels(nest, phase, along, loop)
     dots = _along_sum(nest, phase, machine, lanes)
-    if loop >= 0 and (_reads_well(nest, phase, loop) or along[0].pack):
+    if loop >= 0 and (_reads_well(nest, phase, loop) or (along[0].pack and _filled(nest.sizes[loop], lanes) > _FULL)):
         return [*along, *dots]
     return [*dots, *_in_blocks(nest, phase, along, loop, lanes), *along]
+
+
+def _filled(size: int, lanes: int) -> float:
+    """Share of lanes that a loop of this size fills, 1 where its remainder is a power of two: shorter vectors then."""
+    rest = size % lanes
+    return 1.0 if rest.bit_count() <= 1 or rest <= lanes // 2 else size / (size + lanes - rest)
 
 
 def _in_blocks(nest: Nest, phase: Phase, along: Sequence[Schedule], loop: int, lanes: int) -> list[Schedule]:
@@ -80,6 +89,7 @@ def _along_result(nest: Nest, phase: Phase, machine: Machine, loop: int, lanes: 
     heights = _ROWS_32 if machine.registers >= 32 else _ROWS_16
     width = nest.sizes[loop] if loop >= 0 else 1
     rows = _row_loops(nest, phase, loop)
+    short = tuple((k, nest.sizes[k]) for k in nest.reduced(phase)[-1:] if 1 < nest.sizes[k] <= _SHORT)
     found: list[Schedule] = []
     for columns in (2, 1, 3, 4):
         if columns > -(-width // lanes):
@@ -89,7 +99,7 @@ def _along_result(nest: Nest, phase: Phase, machine: Machine, loop: int, lanes: 
             for height in dict.fromkeys((best, *heights[columns])):
                 if row >= 0 and height > nest.sizes[row] and height != best:
                     continue
-                unroll = ((row, height),) if row >= 0 and height > 1 else ()
+                unroll = (((row, height),) if row >= 0 and height > 1 else ()) + short
                 made = Schedule(loop, lanes, columns, unroll, _order(nest, phase, loop, lanes * columns, row))
                 found.append(made)
                 other = _other_order(made, loop)
@@ -104,7 +114,7 @@ def _height(size: int, columns: int, heights: tuple[int, ...], machine: Machine)
 
     def cost(height: int) -> float:
         full, left = divmod(size, height)
-        return full * max(height * columns, floor) + (max(left * columns, floor) if left else 0)
+        return full * max(height * columns, floor) + (_REST * max(left * columns, floor) if left else 0)
 
     return min((h for h in range(1, max(heights) + 1) if h <= size), key=lambda h: (cost(h), -h))
 
@@ -118,6 +128,7 @@ def _with_panels(nest: Nest, phase: Phase, along: Sequence[Schedule], loop: int)
     if not reads or not panel:
         return list(along)
     far = any(a.stride(loop) != 1 or max(a.stride(k) for k in reduced) >= _FAR for a in reads)
+    far = far or _filled(nest.sizes[loop], along[0].lanes) < 1  # a panel needs no masks
     packed: list[Schedule] = []
     for made in along:
         tile = made.lanes * made.columns
@@ -199,10 +210,11 @@ def _along_sum(nest: Nest, phase: Phase, machine: Machine, lanes: int) -> list[S
     if not loops or left == right:
         return []
     loop = max(loops, key=lambda k: nest.sizes[k])
+    short = tuple((k, nest.sizes[k]) for k in nest.reduced(phase)[-2:] if k != loop and nest.sizes[k] <= _SHORT)[-1:]
     found: list[Schedule] = []
     for counts in _DOTS_32 if machine.registers >= 32 else _DOTS_16:
         sizes = [in_tiles(nest.sizes[p], tuple(range(c, 0, -1))) for p, c in zip((left, right), counts, strict=True)]
-        unroll = tuple((p, s) for p, s in zip((left, right), sizes, strict=True) if s > 1)
+        unroll = tuple((p, s) for p, s in zip((left, right), sizes, strict=True) if s > 1) + short
         order = (*(p for p in nest.parallel(phase) if p not in (left, right)), right, left)
         found.append(Schedule(loop, lanes, 1, unroll, order))
     found.sort(key=lambda s: -math.prod(count for _, count in s.unroll))

@@ -271,9 +271,10 @@ class _Emitter:
     # panels
 
     def _panels(self, phase: Phase, schedule: Schedule, order: Sequence[int]) -> list[Load]:
-        """Loads of the sums that move with the vector loop, and with none that runs inside it but reductions."""
+        """Loads of the sums that move with the vector loop, and with none inside it or its tile but reductions."""
         nest = self._nest
-        outside = {*nest.rows, *order[: order.index(schedule.vector) + 1], *nest.reduced(phase)}
+        before = [p for p in order[: order.index(schedule.vector)] if schedule.tile(p) == 1]
+        outside = {*nest.rows, *before, schedule.vector, *nest.reduced(phase)}
         found = [n for i in nest.reach(nest.reductions[r].body for r in phase.reductions)
                  if isinstance(n := nest.nodes[i], Load)]  # fmt: skip
         return [n for n in found if n.access.stride(schedule.vector) and not n.access.nodes
