@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
@@ -42,7 +42,7 @@ def examine(run_dir: Path) -> list[Finding]:
         lambda: _package("jax extra", "jax", "tracing the shipped workloads and your own JAX steps", "jax"),
         lambda: _package("scikit-learn", "scikit-learn", "the data of `digits`", "jax"),
         _fashion_mnist,
-        lambda: _package("plots", "matplotlib", "`gevo front RUN --plot`", "report"),
+        lambda: _package("plots", "matplotlib", "`--plot` of `gevo front` and `gevo kernels`", "report"),
         _gpu,
         _rapl,
         lambda: _writable("run folder", run_dir, "Give another one with --run-dir"),
@@ -98,13 +98,20 @@ def _package(name: str, package: str, purpose: str, extra: str) -> Finding:
 
 
 def _fashion_mnist() -> Finding:
+    from workloads.catalog import FASHION_MNIST
     from workloads.data import fashion_mnist_folder
     from workloads.errors import WorkloadError
 
     try:
         return Finding("Fashion-MNIST", State.OK, str(fashion_mnist_folder()))
     except WorkloadError as error:
-        return Finding("Fashion-MNIST", State.OPTIONAL, "not found; for `twofc` and `lenet`", error.todo)
+        return Finding("Fashion-MNIST", State.OPTIONAL, f"not found; for {_named(FASHION_MNIST)}", error.todo)
+
+
+def _named(workloads: Sequence[str]) -> str:
+    """As in "`a`, `b` and `c`"."""
+    *first, last = [f"`{name}`" for name in workloads]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _gpu() -> Finding:

@@ -30,6 +30,7 @@ ABOUT = {
     "bert": "2-layer encoder, Adam, predicts hidden bytes of Python's standard library",
     "llama": "2-layer decoder, Adam, predicts the next byte of Python's standard library",
 }
+FASHION_MNIST = ("twofc", "mlp", "lenet", "mobilenet", "resnet18")  # the shipped ones that need it
 FORMS = "Give a shipped name, path/to/file.py:object, or path/to/file.mlir with its signature file.json beside it"
 
 
