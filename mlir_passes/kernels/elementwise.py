@@ -20,6 +20,7 @@ def schedules(nest: Nest, phase: Phase, machine: Machine) -> list[Schedule]:
     if across and nest.sizes[across[0]] >= lanes:
         blocks = tuple(p for p in order if p not in (loop, across[0]))
         return [Schedule(loop, lanes, 1, ((across[0], count),), (*blocks, *pair))
-                for count in (lanes, 2 * lanes) for pair in ((across[0], loop), (loop, across[0]))]  # fmt: skip
+                for count in (lanes, 2 * lanes) if count <= nest.sizes[across[0]]
+                for pair in ((across[0], loop), (loop, across[0]))]  # fmt: skip
     counts = (1, 2, 4) if ops > _HEAVY else (4, 2, 1, 8)
     return [Schedule(loop, lanes, c, (), order) for c in dict.fromkeys(min(c, vectors) for c in counts)]

@@ -245,9 +245,12 @@ class _Reader:
     def _pieces(self, op: Any) -> None:
         """An elementwise op that branches on one of its loops (a concatenation): a phase for each range of it."""
         kinds, sizes = iterators(op), loop_sizes(op)
-        if "r" in kinds or len(op.results) != 1 or len(op.operands) != 1 or self._nest.rows:
+        block, inputs = op.regions[0].blocks[0], len(op.operands) - 1
+        if "r" in kinds or len(op.results) != 1 or list(block.arguments[inputs].uses) or self._nest.rows:
             raise NotCovered("a branch in a body")
-        block = op.regions[0].blocks[0]
+        maps = [_linear_map(m) for m in op.attributes["indexing_maps"]]
+        if [_one_loop(form) for form in maps[inputs]] != list(range(len(kinds))):
+            raise NotCovered("an elementwise op that permutes its result")
         split, cuts = _cuts(block)
         bounds = sorted({0, sizes[split], *(c for c in cuts if 0 < c < sizes[split])})
         shape = list(ir.RankedTensorType(op.results[0].type).shape)
@@ -255,6 +258,10 @@ class _Reader:
             own = [self._nest.loop(high - low if d == split else size) for d, size in enumerate(sizes)]
             phase = self._new_phase(own)
             scalars: dict[Any, int] = {}
+            for argument, value, places in zip(list(block.arguments)[:inputs], op.operands, maps, strict=False):
+                if list(argument.uses):
+                    here = [self._on_loops(_added(f, ({}, f[0].get(split, 0) * low, {}), 1), own) for f in places]
+                    scalars[argument] = self._element(value, here, phase)
             self._branches(block, scalars, own, phase, (split, low))
             node = self._scalar(operations(block)[-1].operands[0], scalars, own)
             form: list[Linear] = [({loop: 1}, low if d == split else 0, {}) for d, loop in enumerate(own)]

@@ -643,6 +643,18 @@ def test_concatenation(axis: int, a: int, b: int, c: int, sizes: list[int]):
 
 
 @few
+@given(SMALL, SIZES, SIZES, st.booleans())
+def test_concatenation_with_what_reads_it(a: int, b: int, c: int, backwards: bool):
+    """The branches are in the body of an op with inputs of its own, as in a rotary embedding."""
+    step = Step()
+    x, y, z = step.argument(floats(a, b)), step.argument(floats(a, c, seed=1)), step.argument(floats(a, b + c, seed=2))
+    row = step.argument(floats(b + c, seed=3))
+    whole = step.concatenate([x, y], 1)
+    to = f"{b + c - 1} - d1" if backwards else "d1"
+    check(step, step.map(lambda p, q, r: p * q + r, whole, z, (row, to)))
+
+
+@few
 @given(SIZES, SIZES, SIZES)
 def test_gather_and_scatter_of_rows(count: int, rows: int, width: int):
     """The scatter is the sum that the JAX frontend writes: of every update, 0 where its index is another one."""

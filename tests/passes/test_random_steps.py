@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 from exact_steps import assert_near
 from random_steps import random_step
@@ -39,4 +40,6 @@ def test_plain_loops_agree(seed: int):
     step, states, results = random_step(seed)
     with patch("mlir_passes.lower_cpu._by_emitter", side_effect=NotCovered("by loops")):
         program = compiled(step.text(results), states, len(step.arguments) - states, ObjectCache(None))
-    assert_near(run_program(program, step.arguments[:states], step.arguments[states:]), results)
+    found = run_program(program, step.arguments[:states], step.arguments[states:])
+    for got, wanted in zip(found, results, strict=True):  # their tanh is not as near as the emitters' near 0
+        np.testing.assert_allclose(got, wanted.exact, rtol=1e-5, atol=1e-5 + 10 * wanted.error.max())
