@@ -122,6 +122,7 @@ def test_the_caller_never_imports_jax_and_two_processes_may_prepare_at_once(tmp_
         (("return x @ state", "return 1 + 0 * x @ state[0]; x @ state"), "KeyError while tracing predict"),
         (("Quality(seeds", "Quality(kind='luck', seeds"), "unknown quality kind 'luck'"),
         (("eval_batch=6,", "frontend='tea', eval_batch=6,"), "unknown frontend 'tea'"),
+        (("eval_batch=6,", "storage=('f8',), eval_batch=6,"), "storage is ('f8',), expected a tuple of f32, f16, bf16"),
     ],
 )
 def test_what_is_wrong_in_a_users_model_is_one_clear_message(tmp_path, change, what):

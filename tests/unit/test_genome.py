@@ -1,5 +1,6 @@
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -43,3 +44,10 @@ def test_key_depends_on_content_and_order_only() -> None:
 def test_unknown_edit_kind_is_named() -> None:
     with pytest.raises(ValueError, match="unknown edit kind 'melt'; known: delete"):
         Genome.from_json({"edits": [{"kind": "melt"}]})
+
+
+def test_storage_is_part_of_text_key_and_size_and_f32_is_the_base() -> None:
+    made = [replace(IDENTITY, storage=storage) for storage in ("f32", "f16", "bf16")]
+    assert made[0] == IDENTITY and "storage" not in IDENTITY.to_json()
+    assert [Genome.parse(g.text) for g in made] == made and len({g.key for g in made}) == 3
+    assert [g.size for g in made] == [0, 1, 1] and made[1].to_json()["storage"] == "f16"

@@ -63,4 +63,5 @@ workload = Workload(
     batch_size=4,
     eval_batch=4,
     quality=Quality(kind="loss", steps=100),
+    storage=("f32", "f16", "bf16"),
 )

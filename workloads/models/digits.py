@@ -30,4 +30,5 @@ workload = Workload(
     batch_size=32,
     eval_batch=360,
     quality=Quality(kind="accuracy", steps=300),
+    storage=("f32", "f16", "bf16"),
 )

@@ -40,4 +40,5 @@ workload = Workload(
     batch_size=16,
     eval_batch=500,
     quality=Quality(kind="accuracy", steps=150),
+    storage=("f32", "f16", "bf16"),
 )

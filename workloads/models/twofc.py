@@ -28,4 +28,5 @@ workload = Workload(
     batch_size=32,
     eval_batch=500,
     quality=Quality(kind="accuracy", steps=250),
+    storage=("f32", "f16", "bf16"),
 )
