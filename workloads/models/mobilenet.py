@@ -59,4 +59,5 @@ workload = Workload(
     batch_size=8,
     eval_batch=250,
     quality=Quality(kind="accuracy", steps=60),
+    storage=("f32", "f16", "bf16"),
 )

@@ -62,4 +62,5 @@ workload = Workload(
     batch_size=4,
     eval_batch=100,
     quality=Quality(kind="accuracy", steps=60),
+    storage=("f32", "f16", "bf16"),
 )
