@@ -201,3 +201,33 @@ def random_step(seed: int) -> tuple[Step, int, list[Tensor]]:
     new = [r.step.map(lambda p, g: p - g * 0.1, s, r.like(s.shape)) for s in states]
     results = [*rng.sample(made, min(2, len(made))), *made[-1:]]
     return r.step, len(states), [*new, *{id(t): t for t in results}.values()]
+
+
+def random_graph(seed: int, ops: int) -> tuple[Step, list[Tensor]]:
+    """Many ops on square matrices, each reading any two values before: what groups may join in many ways."""
+    rng, step = random.Random(seed), Step()
+    n = rng.choice([3, 5, 8])
+    arrays = np.random.default_rng(seed).standard_normal((3, n, n)).astype(np.float32)
+    values = [step.argument(a) for a in arrays]
+    made: list[Tensor] = []
+    for _ in range(ops):
+        x, y = (rng.choice(values[-6:]) if rng.random() < 0.7 else rng.choice(values) for _ in "xy")
+        kind = rng.choice(["same", "same", "same", "transposed", "rows", "rows", "columns", "total", "product", "view"])
+        if kind == "same":
+            found = step.map(rng.choice(_BINARY), x, y)
+        elif kind == "transposed":
+            found = step.map(rng.choice(_BINARY), x, (y, "d1, d0"))
+        elif kind == "rows":
+            found = step.map(lambda p, s: p.tanh() - s * 0.1, x, (step.reduce(y, [1]), "d0"))
+        elif kind == "columns":
+            found = step.map(lambda p, s: p.tanh() * s * 0.1, x, (step.reduce(y, [0], body=lambda p: p.tanh()), "d1"))
+        elif kind == "total":
+            found = step.map(lambda p, s: p + s.tanh(), x, (step.reduce(y, [0, 1]), ""))
+        elif kind == "product":
+            found = step.map(lambda p: p * 0.25, step.matmul(x, y))
+        else:
+            flat = step.map(lambda p: p.tanh(), step.collapse(x, [[0, 1]]))
+            found = step.map(lambda p, q: p + q, step.expand(flat, [[0, 1]], (n, n)), y)
+        values.append(found)
+        made.append(found)
+    return step, [*rng.sample(made, 2), made[-1]]
