@@ -10,6 +10,7 @@ from typing import Any
 
 from mlir import ir
 
+from mlir_passes.affine import simplified
 from mlir_passes.canonical import CLEAN
 from mlir_passes.ir_tools import (
     attribute_names,
@@ -189,7 +190,8 @@ def _fold_moves(block: Any) -> None:
 
 def _composed(outer: ir.AffineMap, inner: ir.AffineMap) -> ir.AffineMap:
     """outer after inner."""
-    return ir.AffineMap.get(inner.n_dims, 0, [e.compose(inner) for e in outer.results], inner.context)
+    context = inner.context
+    return ir.AffineMap.get(inner.n_dims, 0, [simplified(e.compose(inner), context) for e in outer.results], context)
 
 
 def _covers(maps: list[Any]) -> bool:
