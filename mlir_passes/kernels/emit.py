@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mlir_passes.kernels.code import Code, vector
-from mlir_passes.kernels.narrow import NARROW, narrowed, widened
+from mlir_passes.kernels.narrow import NARROW, bf16_bits, narrowed, widened
 from mlir_passes.kernels.nest import (
     Access,
     Apply,
@@ -624,7 +624,7 @@ class _Emitter:
         found = self._nest.nodes[node]
         type_ = vector(_computed(found.element), piece.lanes)
         if isinstance(found, Constant):
-            return self._code.constant(found.text, type_)
+            return self._code.constant(_text(found), type_)
         if isinstance(found, Carried):
             carried = self._known(("carried", found.reduction))
             assert carried is not None, "an accumulator outside its reduction"
@@ -673,7 +673,7 @@ class _Emitter:
         if isinstance(found, Load):
             return self._load(found, offsets, piece, loop)
         if isinstance(found, Constant):
-            return self._code.constant(found.text, found.element)
+            return self._code.constant(_text(found), _computed(found.element))
         if isinstance(found, Index):
             return self._index(found.loop, offsets, piece, loop)
         if isinstance(found, Apply):
@@ -685,7 +685,7 @@ class _Emitter:
     def _apply(self, found: Apply, offsets: Offsets, piece: Piece, loop: int) -> str:
         nodes, code = self._nest.nodes, self._code
         element = found.element
-        type_ = vector(element, piece.lanes)
+        type_ = vector(_computed(element), piece.lanes)
         if found.name == "arith.addf" and element == "f32":
             for one, other in (found.operands, found.operands[::-1]):
                 product = nodes[one]
@@ -807,7 +807,7 @@ class _Emitter:
             code.line(f"{made} = memref.load {memory}[{place}] : {kind}")
         elif stride == 1:
             type_ = vector(held, piece.lanes)
-            if piece.partial and held in NARROW:
+            if piece.partial and self._arrays[array].element in NARROW:
                 made = self._read_parts(load.access.array, place, piece)
             elif piece.partial:
                 zero = code.constant("0.0" if held[0] in "fb" else "0", type_)
@@ -825,9 +825,10 @@ class _Emitter:
 
     def _read_parts(self, array: str, place: str, piece: Piece) -> str:
         """A partial vector in powers of two: no x86 before AVX-512 has masked loads of 16 bits."""
-        code, memory, kind, held = self._code, self._memory[array], self._type(array), self._arrays[array].element
+        code, memory, kind = self._code, self._memory[array], self._type(array)
+        held = _held(self._arrays[array].element)
         whole = vector(held, piece.lanes)
-        made = code.constant("0.0", whole)
+        made = code.constant("0.0" if held == "f16" else "0", whole)
         for part in _powers(0, piece.active):
             at = code.op("arith.addi", (place, code.index(part.offset)), "index") if part.offset else place
             value, joined = code.name(), code.name()
@@ -870,7 +871,7 @@ class _Emitter:
         if element == "i1":
             return self._code.convert("arith.trunci", value, vector("i8", lanes), vector("i1", lanes))
         if stored in NARROW and element == "f32":
-            return widened(self._code, value, vector(stored, lanes), vector(element, lanes))
+            return widened(self._code, value, vector(_held(stored), lanes), vector(element, lanes))
         return value
 
     def _write(self, access: Access, value: str, offsets: Offsets, piece: Piece, loop: int) -> None:
@@ -951,12 +952,17 @@ def transposed(code: Code, rows: Sequence[str], type_: str) -> list[str]:
 
 def _held(element: str) -> str:
     """The element type in memory."""
-    return "i8" if element == "i1" else element
+    return "i8" if element == "i1" else _computed(element)
+
+
+def _text(constant: Constant) -> str:
+    """The literal of a constant as it is computed with."""
+    return bf16_bits(constant.text) if constant.element == "bf16" else constant.text
 
 
 def _computed(element: str) -> str:
-    """The element type of values."""
-    return element
+    """The element type of values; bf16 goes as its bits, for LLVM takes vectors of bf16 apart."""
+    return "i16" if element == "bf16" else element
 
 
 def _neutral(combiner: str, element: str) -> str:

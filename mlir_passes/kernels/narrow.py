@@ -6,25 +6,28 @@ is not there, and the instructions of AVX512_BF16 lose denormals. So bf16 is don
 
 from __future__ import annotations
 
-from mlir_passes.kernels.code import Code, like
+import struct
+
+from mlir_passes.kernels.code import Code, element_of, like
 
 NARROW = ("f16", "bf16")
 
 
 def widened(code: Code, value: str, from_: str, to: str) -> str:
-    """A narrow value, or vector of type `from_`, as f32 (type `to`); exact."""
-    if "bf16" not in from_:
+    """A narrow value, or vector of type `from_` (i16 for bf16), as f32 (type `to`); exact."""
+    if element_of(from_) == "f16":
         return code.convert("arith.extf", value, from_, to)
-    short, word = like(from_, "i16"), like(from_, "i32")
-    bits = code.convert("arith.extui", code.convert("arith.bitcast", value, from_, short), short, word)
+    word = like(from_, "i32")
+    bits = code.convert("arith.extui", value, from_, word)
     return code.convert("arith.bitcast", code.op("arith.shli", (bits, code.constant(16, word)), word), word, to)
 
 
 def narrowed(code: Code, value: str, from_: str, to: str) -> str:
-    """An f32 value, or vector of type `from_`, rounded to type `to`: to nearest, ties to even, a NaN stays one."""
-    if "bf16" not in to:
+    """An f32 value, or vector of type `from_`, rounded to type `to` (i16 for bf16): to nearest, ties to even, a NaN
+    stays one."""
+    if element_of(to) == "f16":
         return code.convert("arith.truncf", value, from_, to)
-    short, word, flag = like(to, "i16"), like(to, "i32"), like(to, "i1")
+    word, flag = like(to, "i32"), like(to, "i1")
     bits = code.convert("arith.bitcast", value, from_, word)
     half = code.constant(16, word)
     high = code.op("arith.shrui", (bits, half), word)
@@ -35,4 +38,14 @@ def narrowed(code: Code, value: str, from_: str, to: str) -> str:
     is_nan = code.name()
     code.line(f"{is_nan} = arith.cmpf uno, {value}, {value} : {from_}")
     kept = code.op("arith.select", (is_nan, quiet, rounded), f"{flag}, {word}" if flag != "i1" else word)
-    return code.convert("arith.bitcast", code.convert("arith.trunci", kept, word, short), short, to)
+    return code.convert("arith.trunci", kept, word, to)
+
+
+def bf16_bits(literal: str) -> str:
+    """The bits of a bf16 constant, given as MLIR writes it, as a number of 16 bits."""
+    if literal.startswith("0x"):
+        bits = int(literal, 16)
+    else:
+        (word,) = struct.unpack("<I", struct.pack("<f", float(literal)))
+        bits = (word + 0x7FFF + (word >> 16 & 1)) >> 16
+    return str(bits - (bits >> 15 << 16))
