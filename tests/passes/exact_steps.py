@@ -264,6 +264,7 @@ class Step:
         the results so far, and returns the new ones; with `combine` it returns the terms. named: the same as an op
         of its own."""
         starts = [self._start(start, sizes, to, element) for start, to, element in outputs]
+        turned = [_by_loops(start, to) for start, (_, to, _) in zip(starts, outputs, strict=True)]
         dims = np.meshgrid(*map(np.arange, sizes), indexing="ij", sparse=True) if sizes else []
         lines: list[str] = []
         reduced = tuple(axis for axis, kind in enumerate(kinds) if kind == "r")
@@ -271,13 +272,13 @@ class Step:
         if combine:
             accs = [f"%o{k}" for k in range(len(outputs))]
             terms = _several(body(*first))
-            made = [_combined(combine, term, start, sizes, reduced) for term, start in zip(terms, starts, strict=True)]
+            made = [_combined(combine, term, start, sizes, reduced) for term, start in zip(terms, turned, strict=True)]
             yielded: list[str] = []
             for acc, term in zip(accs, terms, strict=True):
                 lines.append(f"%b{len(lines)} = arith.{combine} {acc}, {term.name} : {term.element}")
                 yielded.append(f"%b{len(lines) - 1}")
         else:
-            made, yielded = self._one_by_one(lines, body, inputs, starts, dims, sizes, reduced)
+            made, yielded = self._one_by_one(lines, body, inputs, turned, dims, sizes, reduced)
         results: list[Tensor] = []
         for (_, to, element), (exact, error) in zip(outputs, made, strict=True):
             order = _order(to, reduced, len(sizes))
@@ -533,6 +534,12 @@ def _index(lines: list[str], loop: int, values: Any) -> Callable[[], Element]:
         return Element(lines, name, "index", values, np.zeros(()))
 
     return make
+
+
+def _by_loops(found: Tensor, to: str) -> Tensor:
+    """A result's start with its dimensions in the order of the loops."""
+    back = np.argsort([int(d[1:]) for d in to.split(", ") if d]).astype(int)
+    return Tensor(found.name, found.element, np.transpose(found.exact, back), np.transpose(found.error, back))
 
 
 def _order(to: str, reduced: Sequence[int], rank: int) -> list[int]:

@@ -318,6 +318,38 @@ def test_a_sum_of_a_matrix_and_its_transpose(a: int, b: int):
 
 
 @few
+@given(SIZES, SIZES)
+def test_a_result_written_transposed(a: int, b: int):
+    """No emitter's: plain loops do it."""
+    step = Step()
+    x = step.argument(floats(a, b))
+    outputs = [(None, "d1, d0", "f32")]
+    check(step, *step.generic("pp", (a, b), [(x, "d0, d1")], outputs, lambda p, _: p * 2.0), emitted=False)
+
+
+@pytest.mark.parametrize("combine", ["ori", "andi"])
+@few
+@given(SIZES, SIZES, st.sampled_from([(0,), (1,), (0, 1)]))
+def test_reduction_of_masks(combine: str, a: int, b: int, axes: tuple[int, ...]):
+    step = Step()
+    x = step.argument(floats(a, b) > (1.5 if combine == "ori" else -1.5))
+    check(step, step.reduce(x, axes, combine, combine == "andi"))
+
+
+@few
+@given(SIZES, SIZES, SMALL)
+def test_sums_that_are_no_plain_products(a: int, b: int, k: int):
+    """Products of three factors, the largest of sums, a decaying sum."""
+    step = Step()
+    x, y, z = (step.argument(floats(*shape, seed=i)) for i, shape in enumerate([(a, k), (k, b), (k,)]))
+    sizes, three = (a, b, k), [(x, "d0, d2"), (y, "d2, d1"), (z, "d2")]
+    (triple,) = step.generic("ppr", sizes, three, [(0.0, "d0, d1", "f32")], lambda p, q, r: p * q * r, "addf")
+    (largest,) = step.generic("ppr", sizes, three[:2], [(LOW, "d0, d1", "f32")], lambda p, q: p + q, "maximumf")
+    (decaying,) = step.generic("pr", (a, k), [(x, "d0, d1")], [(1.0, "d0", "f32")], lambda p, acc: acc * 0.5 + p)
+    check(step, triple, largest, decaying)
+
+
+@few
 @given(SMALL, SMALL, SIZES, SMALL)
 def test_transposition_of_four_dimensions(a: int, b: int, c: int, d: int):
     step = Step()
