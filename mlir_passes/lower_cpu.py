@@ -57,6 +57,7 @@ def kernel_hash(kernel: KernelText) -> str:
     """What a kernel is known by in `Choices`: its text, whatever lowers it."""
     return hashlib.sha256(kernel.text.encode()).hexdigest()[:20]
 
+
 # What O2 does for code that is in vectors already, and no more: two thirds of its time, within 2 % of its speed
 # over the kernels of resnet18 and llama.
 _LLVM_PASSES = (
