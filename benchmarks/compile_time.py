@@ -30,8 +30,8 @@ def main() -> None:
     parser.add_argument("workloads", nargs="*", default=list(SHIPPED))
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     arguments = parser.parse_args()
-    print(f"seconds, {arguments.jobs} processes; kernels in milliseconds, one process")
-    print(f"{'workload':10s} {'calls':>6s} {'kernels':>8s} {'cold':>7s} {'warm':>7s} {'kernel median':>14s} {'most':>6s}")
+    print(f"seconds, {arguments.jobs} processes; kernels in milliseconds: median and most, one process")
+    print(f"{'workload':10s} {'calls':>6s} {'kernels':>8s} {'cold':>7s} {'warm':>7s} {'a kernel':>14s} {'most':>6s}")
     for name in arguments.workloads:
         prepared = prepare(name)
         with tempfile.TemporaryDirectory() as folder:

@@ -58,7 +58,8 @@ class KernelGraph:
     @staticmethod
     def from_json(data: dict[str, Any]) -> KernelGraph:
         def kernel(found: dict[str, Any]) -> KernelText:
-            return KernelText(**{**found, "inplace": tuple((i, o) for i, o in found["inplace"])})
+            pairs = tuple((i, o) for i, o in found.pop("inplace"))
+            return KernelText(**found, inplace=pairs)
 
         return KernelGraph(
             kernels=tuple(map(kernel, data["kernels"])),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 
@@ -68,7 +68,7 @@ class Code:
         return self.constant(value, "index")
 
     @contextmanager
-    def block(self, head: str, tail: str = "}") -> Iterator[None]:
+    def block(self, head: str, tail: str = "}") -> Generator[None]:
         """Lines between `head {` and `tail`, indented."""
         self.line(head + " {")
         self._indent += 1

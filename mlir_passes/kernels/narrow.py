@@ -13,6 +13,16 @@ from mlir_passes.kernels.code import Code, element_of, like
 NARROW = ("f16", "bf16")
 
 
+def computed(element: str) -> str:
+    """The element type of values in code; bf16 goes as its bits, for LLVM takes vectors of bf16 apart."""
+    return "i16" if element == "bf16" else element
+
+
+def in_memory(element: str) -> str:
+    """The element type in memory."""
+    return "i8" if element == "i1" else computed(element)
+
+
 def widened(code: Code, value: str, from_: str, to: str) -> str:
     """A narrow value, or vector of type `from_` (i16 for bf16), as f32 (type `to`); exact."""
     if element_of(from_) == "f16":

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from mlir import ir
 
+from mlir_passes.affine import linear
 from mlir_passes.ir_tools import attribute_names, body, is_block_argument, iterators, operations, producer, tensor_type
+from mlir_passes.kernels.forms import condition, cuts, domain, kept_dimensions, shared_rows, slice_of
 from mlir_passes.kernels.narrow import NARROW
 from mlir_passes.kernels.nest import (
     Access,
@@ -81,8 +83,8 @@ class _Reader:
             if op.name == "bufferization.materialize_in_destination":
                 self._targets.setdefault(op.operands[0], []).append(f"arg{op.operands[1].arg_number}")
         work = [op for op in self._ops if self._is_work(op)]
-        rows = _rows(work)
-        sizes = _sizes(work[0]) if rows else []
+        rows = shared_rows(work)
+        sizes = domain(work[0]) if rows else []
         self._nest.rows = tuple(self._nest.loop(sizes[i]) for i in range(rows))
         for op in work:
             if op.name == "linalg.generic":
@@ -139,8 +141,13 @@ class _Reader:
             self._fills[result] = self._fills[source]
         elif source in self._arrays:
             self._arrays[result] = self._arrays[source]
-        elif producer(source).name != "tensor.empty":
+        elif not self._is_storage(source):
             raise NotCovered("a view of a value of the kernel")
+
+    def _is_storage(self, value: Any) -> bool:
+        """Whether nothing wrote a value."""
+        op = producer(value)
+        return op is not None and op.name == "tensor.empty"
 
     def _constant(self, op: Any) -> None:
         found = tensor_type(op.results[0].type)
@@ -156,7 +163,7 @@ class _Reader:
             raise NotCovered(f"a constant array of {found.element}")
         flat = np.array(content).reshape(-1)
         kind = ir.RankedTensorType.get([flat.size], ir.RankedTensorType(op.results[0].type).element_type)
-        text = str(ir.DenseElementsAttr.get(np.ascontiguousarray(flat), type=kind))
+        text = str(ir.DenseElementsAttr.get(np.ascontiguousarray(flat), type=kind))  # pyright: ignore
         name = f"const{len(self._arrays)}"
         self._nest.arrays[name] = Array(found.element, int(flat.size), -1, text.partition(" : ")[0])
         self._arrays[op.results[0]] = name
@@ -251,8 +258,8 @@ class _Reader:
         maps = [_linear_map(m) for m in op.attributes["indexing_maps"]]
         if [_one_loop(form) for form in maps[inputs]] != list(range(len(kinds))):
             raise NotCovered("an elementwise op that permutes its result")
-        split, cuts = _cuts(block)
-        bounds = sorted({0, sizes[split], *(c for c in cuts if 0 < c < sizes[split])})
+        split, places = cuts(block)
+        bounds = sorted({0, sizes[split], *(c for c in places if 0 < c < sizes[split])})
         shape = list(ir.RankedTensorType(op.results[0].type).shape)
         for low, high in itertools.pairwise(bounds):
             own = [self._nest.loop(high - low if d == split else size) for d, size in enumerate(sizes)]
@@ -279,7 +286,7 @@ class _Reader:
                 made = Apply("arith.addi", (index, start), "", "index")
                 scalars[op.results[0]] = self._nest.add(made) if piece[1] else index
             elif op.name == "scf.if":
-                _, bound = _condition(op)
+                _, bound = condition(op)
                 taken = op.regions[0 if piece[1] < bound else 1].blocks[0]
                 self._branches(taken, scalars, loops, phase, piece)
                 for result, value in zip(op.results, operations(taken)[-1].operands, strict=True):
@@ -322,8 +329,7 @@ class _Reader:
 
     def _start(self, value: Any, form: Sequence[Linear], phase: int) -> int:
         """What a reduction starts from; where nothing wrote that, any value may be taken: 0."""
-        op = producer(value)
-        if op is not None and op.name == "tensor.empty":
+        if self._is_storage(value):
             element = str(ir.RankedTensorType(value.type).element_type)
             return self._nest.add(Constant("0.0" if element[0] in "fb" else "0", element))
         return self._element(value, form, phase)
@@ -405,12 +411,12 @@ class _Reader:
         self._copy(source, targets, shape, [(offset, 1) for offset in low])
 
     def _extract_slice(self, op: Any) -> None:
-        offsets, sizes, strides = _slice(op)
+        offsets, sizes, strides = slice_of(op)
         shape = list(ir.RankedTensorType(op.results[0].type).shape)
         targets = self._targets.get(op.results[0], [])
         loops = [self._nest.loop(size) for size in shape]
         phase = self._new_phase(loops)
-        places = _kept(sizes, shape)
+        places = kept_dimensions(sizes, shape)
         form: list[Linear] = [({}, offset, {}) for offset in offsets]
         for loop, place in zip(loops, places, strict=True):
             form[place] = ({loop: strides[place]}, offsets[place], {})
@@ -420,15 +426,15 @@ class _Reader:
             self._phase_stores[phase].append(Store(access, node))
 
     def _insert_slice(self, op: Any) -> None:
-        offsets, sizes, strides = _slice(op)
+        offsets, sizes, strides = slice_of(op)
         shape = list(ir.RankedTensorType(op.results[0].type).shape)
         targets = self._targets.get(op.results[0], [])
         whole = [(0, 1)] * len(shape)
-        if not (producer(op.operands[1]) is not None and producer(op.operands[1]).name == "tensor.empty"):
+        if not self._is_storage(op.operands[1]):
             self._copy(op.operands[1], targets, shape, whole)
         inner = list(ir.RankedTensorType(op.operands[0].type).shape)
         at = list(zip(offsets, strides, strict=True))
-        self._copy(op.operands[0], targets, shape, at, _kept(sizes, inner))
+        self._copy(op.operands[0], targets, shape, at, kept_dimensions(sizes, inner))
 
     def _copy(
         self, source: Any, targets: list[str], shape: list[int], at: list[tuple[int, int]],
@@ -473,7 +479,7 @@ class _Reader:
             return scalars[value]
         if is_block_argument(value):
             raise NotCovered("an element that is not read")
-        op = producer(value)
+        op: Any = producer(value)
         if op.name == "arith.constant":
             return self._nest.add(_constant(op.attributes["value"]))
         if op.name == "tensor.extract" and op.operands[0] in self._arrays:
@@ -530,126 +536,11 @@ class _Reader:
         )
 
 
-def _cuts(block: Any) -> tuple[int, list[int]]:
-    """The loop that a body's branches ask about, and where they cut it."""
-    branches = [op for op in operations(block) if op.name == "scf.if"]
-    found = [_condition(op) for op in branches]
-    pending = [region.blocks[0] for op in branches for region in op.regions]
-    while pending:
-        inside = [op for op in operations(pending.pop()) if op.name == "scf.if"]
-        found += [_condition(op) for op in inside]
-        pending += [region.blocks[0] for op in inside for region in op.regions]
-    loops = {loop for loop, _ in found}
-    if len(loops) != 1:
-        raise NotCovered("branches on several loops")
-    return loops.pop(), [cut for _, cut in found]
-
-
-def _condition(op: Any) -> tuple[int, int]:
-    """loop, n of a branch that is taken where loop < n."""
-    test = producer(op.operands[0])
-    if test is None or test.name != "arith.cmpi" or ir.IntegerAttr(test.attributes["predicate"]).value not in (2, 6):
-        raise NotCovered("a branch on something else than a loop")
-    index, bound = (producer(v) for v in test.operands)
-    if index is None or bound is None or index.name != "linalg.index" or bound.name != "arith.constant":
-        raise NotCovered("a branch on something else than a loop")
-    return ir.IntegerAttr(index.attributes["dim"]).value, ir.IntegerAttr(bound.attributes["value"]).value
-
-
-def _rows(work: Sequence[Any]) -> int:
-    """How many leading loops all ops of a kernel share as rows; 0 where one phase does."""
-    generics = [op for op in work if op.name == "linalg.generic"]
-    reductions = [op for op in generics if "r" in iterators(op)]
-    if len(generics) != len(work):
-        return _shared_unpadded(work)
-    if not reductions or _one_phase(generics, reductions):
-        return 0
-    ranks = {iterators(op).find("r") for op in reductions}
-    if len(ranks) != 1 or any("p" in iterators(op).lstrip("p") for op in reductions):
-        raise NotCovered("reductions over different loops")
-    rows = ranks.pop()
-    sizes = {tuple(loop_sizes(op)[:rows]) for op in generics}
-    if len(sizes) != 1 or any(len(iterators(op)) < rows for op in generics):
-        raise NotCovered("ops that do not share their rows")
-    return rows
-
-
-def _one_phase(generics: Sequence[Any], reductions: Sequence[Any]) -> bool:
-    """Whether the ops are reductions over the same loops, then ops on their results."""
-    first = reductions[0]
-    if generics[: len(reductions)] != reductions:
-        return False
-    same = [(iterators(op), loop_sizes(op), str(_result_map(op))) for op in reductions]
-    if any(s != same[0] for s in same):
-        return False
-    shape = list(ir.RankedTensorType(first.results[0].type).shape)
-    return all(loop_sizes(op) == shape for op in generics[len(reductions) :])
-
-
-def _sizes(op: Any) -> list[int]:
-    return loop_sizes(op) if op.name == "linalg.generic" else list(ir.RankedTensorType(op.results[0].type).shape)
-
-
-def _result_map(op: Any) -> Any:
-    return op.attributes["indexing_maps"][len(op.operands) - len(op.results)]
-
-
-def _shared_unpadded(work: Sequence[Any]) -> int:
-    """Leading dimensions that a pad leaves as they are."""
-    if len(work) != 1 or work[0].name != "tensor.pad":
-        return 0
-    rows = 0
-    op = work[0]
-    low, high = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{side}"])) for side in ("low", "high"))
-    while rows < len(low) - 1 and not low[rows] and not high[rows]:
-        rows += 1
-    return rows
-
-
-def _slice(op: Any) -> tuple[list[int], list[int], list[int]]:
-    """Static offsets, sizes and strides of a slice op."""
-    found = [list(ir.DenseI64ArrayAttr(op.attributes[f"static_{n}"])) for n in ("offsets", "sizes", "strides")]
-    if any(v < 0 and v <= -(1 << 62) for values in found for v in values):
-        raise NotCovered("a slice at dynamic offsets")
-    return found[0], found[1], found[2]
-
-
-def _kept(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
-    """The dimensions of a slice of `sizes` that its tensor of `shape` keeps: it drops some of size 1."""
-    found: list[int] = []
-    wanted = list(shape)
-    for place, size in enumerate(sizes):
-        droppable = size == 1 and len(sizes) - place > len(wanted)
-        if wanted and size == wanted[0] and not (droppable and wanted[0] != 1):
-            found.append(place)
-            wanted.pop(0)
-    if wanted:
-        raise NotCovered("a slice whose dimensions are not those of its tensor")
-    return found
-
-
 def _linear_map(attribute: Any) -> list[Linear]:
-    return [_expression(e) for e in ir.AffineMapAttr(attribute).value.results]
-
-
-def _expression(expression: Any) -> Linear:
-    if isinstance(expression, ir.AffineDimExpr):
-        return {expression.position: 1}, 0, {}
-    if isinstance(expression, ir.AffineConstantExpr):
-        return {}, expression.value, {}
-    if isinstance(expression, ir.AffineAddExpr):
-        return _added(_expression(_cast(expression.lhs)), _expression(_cast(expression.rhs)), 1)
-    if isinstance(expression, ir.AffineMulExpr):
-        left, right = _expression(_cast(expression.lhs)), _expression(_cast(expression.rhs))
-        if not right[0]:
-            return _added(({}, 0, {}), left, right[1])
-        if not left[0]:
-            return _added(({}, 0, {}), right, left[1])
-    raise NotCovered("an index that is not linear")
-
-
-def _cast(expression: Any) -> Any:
-    return expression.maybe_downcast() if hasattr(expression, "maybe_downcast") else expression
+    forms = [linear(e) for e in ir.AffineMapAttr(attribute).value.results]
+    if any(form is None for form in forms):
+        raise NotCovered("an index that is not linear")
+    return [(form[0], form[1], {}) for form in forms if form is not None]
 
 
 def _added(left: Linear, right: Linear, factor: int) -> Linear:

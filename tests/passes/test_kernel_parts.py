@@ -17,9 +17,10 @@ from mlir_passes.graph import KernelGraph, KernelText
 from mlir_passes.ir_tools import new_context
 from mlir_passes.kernels.code import Code, vector
 from mlir_passes.kernels.collapse import collapse
-from mlir_passes.kernels.emit import Piece, pieces, transposed
 from mlir_passes.kernels.families import family
+from mlir_passes.kernels.memory import transposed
 from mlir_passes.kernels.nest import Access, Index, Load, Nest, Phase, Reduction, Store
+from mlir_passes.kernels.pieces import Piece, pieces
 from mlir_passes.lower_cpu import read_nest
 
 # pieces
