@@ -25,6 +25,7 @@ from mlir_passes.kernels import blas
 from mlir_passes.objects import KernelObject
 
 TOLERANCE = 1e-3  # of a result and of the root mean square of all: far over rounding, far under a missing term
+_TICK_S = 1e-9  # what a clock can tell
 _MOST_COPIES = 64
 _MOST_BYTES = 256 << 20
 _WINDOW_S = 0.0005
@@ -78,13 +79,13 @@ def compare(capture: Capture, default: Made, rival: Made, step_bytes: int, round
 
 def summary(pairs: Sequence[tuple[float, float]]) -> Ratio:
     """The figures of pairs (rival, default)."""
-    low, middle, high = quartiles([rival_s / default_s for rival_s, default_s in pairs])
+    low, middle, high = quartiles([rival_s / max(default_s, _TICK_S) for rival_s, default_s in pairs])
     faster = sum(rival_s < default_s for rival_s, default_s in pairs)
     return Ratio(middle, high - low, faster > len(pairs) / 2 + math.sqrt(len(pairs)))
 
 
 def _median(pairs: Sequence[tuple[float, float]]) -> float:
-    return median(a / b for a, b in pairs)
+    return median(a / max(b, _TICK_S) for a, b in pairs)
 
 
 class _Copies:

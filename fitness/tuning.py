@@ -145,7 +145,7 @@ def targets(step: Step, limits: Limits = LIMITS) -> list[Target]:
     spent: dict[str, list[float]] = {}
     for call, call_s in zip(program.plan.calls, found, strict=True):
         spent.setdefault(call.kernel, []).append(call_s)
-    whole = sum(found)
+    whole = sum(found) or math.inf  # calls that no clock sees
     shares = {key: sum(times) / whole for key, times in spent.items()}
     large = [k for k, times in spent.items() if min(times) >= SHORTEST_S and shares[k] >= SMALLEST_SHARE]
     nests = {key: nest for key in large if (nest := _nest(program.kernels[key])) is not None}
@@ -187,7 +187,8 @@ def tune(
         left = end - time.monotonic()
         if left <= 0:
             return
-        share = target.share / sum(t.share for t in found[number:])
+        rest = sum(t.share for t in found[number:])
+        share = target.share / rest if rest else 1 / (len(found) - number)
         own = min(end, time.monotonic() + max(_LEAST_S, left * share))
         alike = winners.setdefault((target.family, target.loops), [])
         result = _Search(step, target, options, own, on_try).run([known.get(target.hash, DEFAULT), *alike])

@@ -135,14 +135,15 @@ def test_tune_fills_the_database_and_goes_on_where_it_stopped(folder: Path, monk
     for name, value in {"SHORTEST_S": 0.0, "SMALLEST_SHARE": 0.0, "_PROFILE_S": 0.05, "_LEAST_S": 0.5}.items():
         monkeypatch.setattr(tuning, name, value)
     monkeypatch.setenv("COLUMNS", "160")
-    code, out, _ = gevo(capsys, "tune", "toy", "--for", "3s")
-    assert code == 0 and "Ctrl-C stops it" in out
+    code, out, err = gevo(capsys, "tune", "toy", "--for", "3s")
+    assert code == 0 and "Ctrl-C stops it" in out, err
     assert "Whole step: " in out or "No kernel of this step is faster" in out
     rows = TuningStore().rows()
     assert rows and {row.workload for row in rows.values()} == {"toy"}
     for row in rows.values():
         TuningStore().put(replace(row, finished=True))
-    assert gevo(capsys, "tune", "toy", "--for", "2s")[0] == 0
+    code, _, err = gevo(capsys, "tune", "toy", "--for", "2s")
+    assert code == 0, err
     again = TuningStore().rows()
     assert {name: replace(row, finished=True) for name, row in rows.items()}.items() <= again.items()
 
