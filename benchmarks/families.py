@@ -140,10 +140,13 @@ def measured(kernel: Kernel, others: tuple[str, ...], runs: int, windows: int) -
     makers |= {"torch": partial(torch_call, kernel), "copy": partial(copy, row.bytes)}
     wanted = {"gevo", "copy", *others} - ({"blas"} if kernel.numpy is None else set())
     systems, row.reasons = started({name: make for name, make in makers.items() if name in wanted})
+    taken: dict[str, list[np.ndarray]] = {name: [] for name in systems}
     for _ in range(runs):
         row.peaks.append(peak_flops())
         for name, times in interleaved(systems, 1, windows, seconds=1.0).items():
-            row.times[name] = np.vstack([row.times[name], times]) if name in row.times else times
+            taken[name].append(times[0])
+    for name, found in taken.items():  # a slow moment has fewer windows
+        row.times[name] = np.array([times[: min(map(len, found))] for times in found])
     return row
 
 
