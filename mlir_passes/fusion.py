@@ -45,31 +45,6 @@ def fuse(module: ir.Module, entry: str) -> None:
     run_passes(module, "cse", "partition")
 
 
-def copy_generic(value: Any, before: Any) -> Any:
-    """A new value with the content of `value`, made just before the op `before`."""
-    ranked = ir.RankedTensorType(value.type)
-    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(ranked.rank, context=before.context))
-    with ir.InsertionPoint(before), ir.Location.unknown(before.context):
-        empty = ir.Operation.create("tensor.empty", results=[ranked])
-        parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-        generic = ir.Operation.create(
-            "linalg.generic",
-            results=[ranked],
-            operands=[value, empty.result],
-            attributes={
-                "indexing_maps": ir.ArrayAttr.get([identity, identity]),
-                "iterator_types": ir.ArrayAttr.get([parallel] * ranked.rank),
-                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
-            },
-            regions=1,
-        )
-        element = ranked.element_type
-        inner = ir.Block.create_at_start(generic.regions[0], [element, element])
-        with ir.InsertionPoint(inner):
-            ir.Operation.create("linalg.yield", operands=[inner.arguments[0]])
-    return generic.result
-
-
 def _hide_contractions(module: ir.Module, entry: str) -> None:
     """Move every contraction of the step to a private function of its own; `inline` brings it back."""
     hidden = [op for op in operations(body(function(module, entry))) if is_contraction(op)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from mlir import ir
@@ -115,14 +114,6 @@ def tensor_type(value_type: Any) -> TensorType | None:
     except ValueError:
         return None
     return TensorType(tuple(ranked.shape), str(ranked.element_type)) if ranked.has_static_shape else None
-
-
-def map_operands(op: Any, new: Mapping[Any, Any], deep: bool) -> None:
-    """Give every operand of `op`, and of the ops inside it if `deep`, the value that `new` has for it, if any."""
-    for inner in walk(op) if deep else [op]:
-        for index, value in enumerate(inner.operands):
-            if value in new:
-                inner.operands[index] = new[value]
 
 
 def iterators(op: Any) -> str:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from mlir import ir
 
-from mlir_passes.ir_tools import iterators, operations, tensor_type, walk
-
-_FREE = (
-    "linalg.yield", "linalg.index", "arith.constant", "tensor.extract", "arith.index_cast", "arith.bitcast",
-    "arith.extf", "arith.truncf",
-)  # fmt: skip
+from mlir_passes.ir_tools import iterators, operations, tensor_type
 
 
 def indexing_map(op: Any, operand: int) -> ir.AffineMap:
@@ -35,11 +29,6 @@ def is_contraction(op: Any) -> bool:
     return inner == ["arith.mulf", "arith.addf", "linalg.yield"]
 
 
-def identity_use(op: Any, operand: int) -> bool:
-    """Whether the generic reads `operand` at the element that it writes."""
-    return _is_identity(indexing_map(op, operand))
-
-
 def loop_sizes(op: Any) -> list[int]:
     """Trip count of each loop of a generic, from the operands that a loop indexes alone."""
     sizes = [1] * len(iterators(op))
@@ -51,14 +40,6 @@ def loop_sizes(op: Any) -> list[int]:
             if isinstance(expression, ir.AffineDimExpr):
                 sizes[expression.position] = dim
     return sizes
-
-
-def flops(op: Any) -> int:
-    """Arithmetic ops on elements that an op performs, from its static loop nest; 0 where it only moves data."""
-    if op.name != "linalg.generic":
-        return 0
-    body = [o for o in walk(op) if o != op and o.name not in _FREE]
-    return math.prod(loop_sizes(op)) * len(body)
 
 
 def _is_identity(found: ir.AffineMap) -> bool:
