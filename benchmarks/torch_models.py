@@ -150,7 +150,7 @@ class TorchStep:
 
     def __init__(self, name: str, state: Sequence[ArraySpec], batch: Sequence[np.ndarray], compiled: bool) -> None:
         if name not in MODELS:
-            raise ValueError(f"no PyTorch model of {name}; those of benchmarks/torch_models.py are {', '.join(MODELS)}")
+            raise NotImplementedError(f"{name} is not written in benchmarks/torch_models.py")
         self._model = MODELS[name]()
         self._check_size(state, 3 if name in ADAM else 1)
         kind = torch.optim.Adam if name in ADAM else torch.optim.SGD
