@@ -101,7 +101,7 @@ def load_bench(context: Context) -> Bench:
     seed = signature.quality.seeds[0]
     return Bench(
         context=context,
-        lessons=read_lessons(prepared, context.split),
+        lessons=read_lessons(prepared, context.split, context.seeds),
         module=module,
         kernel_context=kernel_context,
         judge=Judge(step, predict),

@@ -46,6 +46,7 @@ class Context:
     threads: that work at one step, of the base as of a variant.
     memory_budget: arena bytes above which a variant ends as out_of_memory before it runs; 0 for none.
     split: "validation" in a search, "test" only in the final check.
+    seeds: of the trainings that give the error; () for those of the workload, which a search uses.
     tuning: path of the file of choices that kernels are made by, "" for the defaults.
     """
 
@@ -62,6 +63,7 @@ class Context:
     threads: int = 1
     split: str = "validation"
     tuning: str = ""
+    seeds: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -70,6 +72,7 @@ class Context:
     def from_json(data: Mapping[str, Any]) -> Context:
         known = dict(data)
         known["objectives"] = tuple(known["objectives"])
+        known["seeds"] = tuple(known.get("seeds", ()))
         known["limits"] = Limits(**known["limits"])
         known["timing"] = Timing(**known["timing"])
         return Context(**known)

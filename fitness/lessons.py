@@ -20,6 +20,7 @@ class Lessons:
     prepared: PreparedWorkload
     split: str
     scored: Arrays
+    seeds: tuple[int, ...]
     kept: Mapping[int, tuple[Arrays, ...]]
 
     @property
@@ -34,9 +35,12 @@ class Lessons:
         return self.kept.get(seed) or self.prepared.batches(seed, self.rule.steps)
 
 
-def read_lessons(prepared: PreparedWorkload, split: str, keep_bytes: int = KEEP_BYTES) -> Lessons:
+def read_lessons(
+    prepared: PreparedWorkload, split: str, seeds: tuple[int, ...] = (), keep_bytes: int = KEEP_BYTES
+) -> Lessons:
     signature, rule = prepared.signature, prepared.signature.quality
     batch_bytes = sum(int(np.prod(s.shape)) * np.dtype(s.dtype).itemsize for s in signature.batch)
-    keep = batch_bytes * rule.steps * len(rule.seeds) <= keep_bytes
-    kept = {seed: tuple(prepared.batches(seed, rule.steps)) for seed in rule.seeds} if keep else {}
-    return Lessons(prepared, split, tuple(np.array(a) for a in prepared.split(split)), kept)
+    seeds = seeds or rule.seeds
+    keep = batch_bytes * rule.steps * len(seeds) <= keep_bytes
+    kept = {seed: tuple(prepared.batches(seed, rule.steps)) for seed in seeds} if keep else {}
+    return Lessons(prepared, split, tuple(np.array(a) for a in prepared.split(split)), seeds, kept)

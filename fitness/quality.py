@@ -28,7 +28,7 @@ def quality(runner: CpuRunner, judge: Judge, lessons: Lessons) -> Measure | Fail
     """Mean error over the workload's seeds with their standard deviation as spread; diverging is a Failure."""
     rule = lessons.rule
     errors: list[float] = []
-    for seed in rule.seeds:
+    for seed in lessons.seeds:
         failure = train(runner, lessons, seed)
         if failure:
             return failure

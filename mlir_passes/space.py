@@ -37,7 +37,8 @@ GONE = "deleted"
 class SpaceOp:
     """One op of the step. operands holds value names ("arg3", "op17#0"); slots are the operand
     indices that may be rewired (destinations that are only written to are left out). `name` is
-    `GONE` once an edit deleted the op: its values then mean what replaced them."""
+    `GONE` once an edit deleted the op: its values then mean what replaced them. where: the user's line that it
+    came from ("model.py:17"), "" where the frontend does not know."""
 
     site: str
     name: str
@@ -45,6 +46,7 @@ class SpaceOp:
     slots: tuple[int, ...]
     results: tuple[str, ...]
     editable: bool
+    where: str = ""
 
 
 @dataclass(frozen=True)

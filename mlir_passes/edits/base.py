@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -40,6 +40,9 @@ class Use:
     fill: float = 0.0
 
 
+Name = Callable[[str], str]  # what a reader calls a site ("op17") or a value ("op17#0", "arg3")
+
+
 class Edit(ABC):
     """One change of the IR. Members are frozen dataclasses; their fields are their JSON form."""
 
@@ -49,6 +52,20 @@ class Edit(ABC):
     @abstractmethod
     def draw(space: Space, rng: random.Random) -> Edit | None:
         """A random edit that applies to `space`, or None if this draw found none."""
+
+    @abstractmethod
+    def perturb(self, space: Space, rng: random.Random) -> Edit | None:
+        """An edit near this one, of the same kind at the same site, that applies to `space`; None if this draw found
+        none."""
+
+    @abstractmethod
+    def words(self, name: Name) -> str:
+        """What it does, as a sentence without its full stop."""
+
+    @property
+    @abstractmethod
+    def sites(self) -> tuple[str, ...]:
+        """The sites that are not what they were once it was applied."""
 
     @abstractmethod
     def applies(self, space: Space) -> bool:
@@ -64,6 +81,12 @@ class Edit(ABC):
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]
+
+
+def use_words(use: Use, name: Name) -> str:
+    """What is put in: "op3#0, padded with 0 where it is smaller"."""
+    how = {"pad": f"cropped or padded with {use.fill:g}", "broadcast": "cropped or repeated", "reshape": "reshaped"}
+    return f"{name(use.value)} ({how[use.how]} where shapes differ)"
 
 
 def edit_class(kind: str) -> type[Edit]:

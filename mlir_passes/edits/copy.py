@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from mlir_passes.edits.base import Edit, Use, all_fit, draw_use
+from mlir_passes.edits.base import Edit, Name, Use, all_fit, draw_use, use_words
 from mlir_passes.errors import EditDoesNotApply
 from mlir_passes.space import Space, SpaceOp
 
@@ -53,6 +53,24 @@ class Copy(Edit):
             return None
         into, slot = rng.choice(targets)
         return Copy(op.site, rng.randrange(1 << 31), before, tuple(u for u in uses if u), into, slot)
+
+    def perturb(self, space: Space, rng: random.Random) -> Copy | None:
+        """The same copy, wired into another place behind it."""
+        if not self.applies(space):
+            return None
+        wanted = space.types[space.by_site[self.site].results[0]]
+        behind = space.ops[next(i for i, o in enumerate(space.ops) if o.site == self.before) :]
+        targets = [(o.site, s) for o in behind for s in o.slots if space.types.get(o.operands[s]) == wanted]
+        into, slot = rng.choice(targets)
+        return replace(self, into=into, into_slot=slot)
+
+    def words(self, name: Name) -> str:
+        read = ", ".join(use_words(use, name) for use in self.operands)
+        return f"{name(self.site)} is computed again, of {read}, for operand {self.into_slot} of {name(self.into)}"
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return (self.new_site, self.into)
 
     def applies(self, space: Space) -> bool:
         sites = space.by_site

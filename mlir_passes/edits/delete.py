@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from mlir_passes.edits.base import Edit, Use, all_fit, draw_use
+from mlir_passes.edits.base import Edit, Name, Use, all_fit, draw_use, use_words
 from mlir_passes.space import Space
 
 if TYPE_CHECKING:
@@ -31,6 +31,19 @@ class Delete(Edit):
         if any(u is None for u in uses):
             return None
         return Delete(op.site, tuple(u for u in uses if u))
+
+    def perturb(self, space: Space, rng: random.Random) -> Delete | None:
+        if not space.present(self.site):
+            return None
+        uses = [draw_use(space, self.site, space.types[r], rng) for r in space.by_site[self.site].results]
+        return None if any(u is None for u in uses) else Delete(self.site, tuple(u for u in uses if u))
+
+    def words(self, name: Name) -> str:
+        return f"{name(self.site)} is deleted; {' and '.join(use_words(u, name) for u in self.instead)} takes its place"
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return (self.site,)
 
     def applies(self, space: Space) -> bool:
         if not space.present(self.site) or not space.by_site[self.site].editable:

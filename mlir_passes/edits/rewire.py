@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from mlir_passes.edits.base import Edit, Use, all_fit, draw_use
+from mlir_passes.edits.base import Edit, Name, Use, all_fit, draw_use, use_words
 from mlir_passes.space import Space
 
 if TYPE_CHECKING:
@@ -32,6 +32,21 @@ class Rewire(Edit):
         old = op.operands[slot]
         use = draw_use(space, op.site, space.types[old], rng, exclude=old)
         return Rewire(op.site, slot, use) if use else None
+
+    def perturb(self, space: Space, rng: random.Random) -> Rewire | None:
+        op = space.by_site.get(self.site)
+        if op is None or self.slot not in op.slots:
+            return None
+        old = op.operands[self.slot]
+        use = draw_use(space, self.site, space.types[old], rng, exclude=old)
+        return Rewire(self.site, self.slot, use) if use else None
+
+    def words(self, name: Name) -> str:
+        return f"{name(self.site)} reads {use_words(self.use, name)} as operand {self.slot}"
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return (self.site,)
 
     def applies(self, space: Space) -> bool:
         op = space.by_site.get(self.site)
