@@ -134,6 +134,7 @@ class Campaign:
             parents=tuple(self._records[key].id for key in proposal.parents),
             elapsed_s=round(self._elapsed_s, 3),
             result=checked(result, self.config.objectives),
+            operator=proposal.operator,
         )
         self._refuse_other_energy(record.result)
         self._writer.append(record)

@@ -19,7 +19,9 @@ class Record:
     """A genome, where it came from and what its evaluation found.
 
     id: "r0001" and so on, in the order of asking. text: the genome's, read only where it is wanted, since
-    a night makes a hundred thousand. parents: ids. elapsed_s: seconds of search before it ended.
+    a night makes a hundred thousand. parents: ids. elapsed_s: seconds of search before it ended. operator: how the
+    search made it, as "add:scale", "perturb:rewire", "crossover" or "seed:delete" (see `search.Proposal`); "" in runs of
+    older versions.
     """
 
     id: str
@@ -29,6 +31,7 @@ class Record:
     parents: tuple[str, ...]
     elapsed_s: float
     result: Result
+    operator: str = ""
 
     @cached_property
     def genome(self) -> Genome:
@@ -50,6 +53,7 @@ class Record:
             "key": self.key,
             "genome": self.text,
             "parents": list(self.parents),
+            "operator": self.operator,
             "outcome": str(result.outcome),
             "stage": result.stage,
             "detail": result.detail,
@@ -91,13 +95,20 @@ class Record:
             answered_by=row["answered_by"],
         )
         return Record(
-            row["id"], row["generation"], row["key"], row["genome"], tuple(row["parents"]), row["elapsed_s"], result
+            row["id"],
+            row["generation"],
+            row["key"],
+            row["genome"],
+            tuple(row["parents"]),
+            row["elapsed_s"],
+            result,
+            row.get("operator", ""),
         )
 
 
 def base_record(result: Result) -> Record:
     """The base as a record: always the first that is asked for."""
-    return Record(record_id(1), 0, IDENTITY.key, IDENTITY.text, (), 0.0, result)
+    return Record(record_id(1), 0, IDENTITY.key, IDENTITY.text, (), 0.0, result, "base")
 
 
 def versus(record: Record, base: Record | None, objective: str) -> str:

@@ -18,10 +18,12 @@ from mlir_passes.space import Space
 
 @dataclass(frozen=True)
 class Proposal:
-    """A genome to evaluate and the keys of the genomes that it was made from."""
+    """A genome to evaluate, the keys of the genomes that it was made from, and how: "base", "seed:KIND" (a single
+    edit), "storage:f16", "crossover", or MOVE:KIND as "add:delete"; "+" joins what was done in one go."""
 
     genome: Genome
     parents: tuple[str, ...] = ()
+    operator: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class Search:
         self._rng.setstate((version, tuple(internal), gauss))
 
     def _seeds(self) -> list[Proposal]:
-        made = {IDENTITY.key: Proposal(IDENTITY)}
+        made = {IDENTITY.key: Proposal(IDENTITY, operator="base")}
         stored = [Genome(storage=s) for s in self._storages if s != IDENTITY.storage]
         made |= {g.key: Proposal(g, (IDENTITY.key,)) for g in stored}
         for _ in range(self._config.population * (1 + self._config.retries)):

@@ -26,7 +26,7 @@ from gevo.log import LogWriter, read_log
 from gevo.record import Record, id_number
 
 MERGED = 64  # generations that become one file: opening a file costs more than reading 1000 records of it
-FORMAT = 1  # of the folder; raised when an older gevo could not read it
+FORMAT = 2  # of the folder; raised when an older gevo could not read it
 
 SCHEMA = pa.schema(
     [
@@ -35,6 +35,7 @@ SCHEMA = pa.schema(
         pa.field("key", pa.string(), nullable=False),
         pa.field("genome", pa.string(), nullable=False),
         pa.field("parents", pa.list_(pa.string()), nullable=False),
+        pa.field("operator", pa.string(), nullable=False),
         pa.field("outcome", pa.string(), nullable=False),
         pa.field("stage", pa.string(), nullable=False),
         pa.field("detail", pa.string(), nullable=False),
@@ -175,11 +176,19 @@ def _read_parts(folder: Path) -> list[dict[str, Any]]:
 def _read_part(path: Path) -> list[dict[str, Any]]:
     try:
         with pq.ParquetFile(path) as file:
-            return file.read(use_threads=False).cast(SCHEMA).to_pylist()
+            return _completed(file.read(use_threads=False)).cast(SCHEMA).to_pylist()
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise RunDamaged(f"cannot be read: {error}", path, "Restore the file from a copy") from error
+
+
+def _completed(table: pa.Table) -> pa.Table:
+    """`table` with the columns that later versions added, as they would be where nothing is known."""
+    if "operator" in table.column_names:
+        return table
+    at = SCHEMA.get_field_index("operator")
+    return table.add_column(at, SCHEMA.field(at), pa.array([""] * table.num_rows, pa.string()))
 
 
 def _read_json(path: Path) -> dict[str, Any]:

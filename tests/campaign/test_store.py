@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from synthetic import FakePool
 from toy import begin, essence, search
@@ -163,3 +164,19 @@ def test_old_generations_become_one_file_and_a_crash_meanwhile_loses_nothing(
     search(tmp_path / "crashed", FakePool(), budget)
     plain = essence(Run(tmp_path / "plain").records())
     assert essence(Run(tmp_path / "merged").records()) == essence(Run(tmp_path / "crashed").records()) == plain
+
+
+def test_how_a_record_was_made_is_kept_and_is_unknown_in_older_runs(run: Path) -> None:
+    new = Run(run).records()
+    assert new[0].operator == "base"
+    for part in (run / "records").glob("*.parquet"):
+        pq.write_table(pq.read_table(part).drop_columns(["operator"]), part)
+    rows = [{k: v for k, v in row.items() if k != "operator"} for row in read_log(run / "log.jsonl").rows]
+    writer = LogWriter(run / "log.jsonl")
+    writer.clear()
+    for row in rows:
+        writer.append(row)
+    writer.close()
+    old = Run(run).records()
+    assert {r.operator for r in old} == {""}
+    assert [r.to_row() | {"operator": ""} for r in new] == [r.to_row() for r in old]
