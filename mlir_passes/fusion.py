@@ -23,6 +23,7 @@ from mlir_passes.ir_tools import (
     run_passes,
 )
 from mlir_passes.linalg_ops import indexing_map, is_contraction, loop_sizes
+from mlir_passes.slices import push_slices
 from mlir_passes.spread import masks_from_relu, moves_only, spread
 
 FUSE = f"func.func(linalg-fold-unit-extent-dims,cse,linalg-fuse-elementwise-ops,{CLEAN})"
@@ -32,6 +33,8 @@ def fuse(module: ir.Module, entry: str) -> None:
     """Generalise named ops, fuse elementwise chains, fold transposes into contractions; in place."""
     run_passes(module, "func.func(linalg-generalize-named-ops)", "partition")  # fills too: they come back below
     _constants_to_fills(body(function(module, entry)))
+    if push_slices(body(function(module, entry))):
+        run_passes(module, f"func.func({CLEAN})", "partition")
     _hide_contractions(module, entry)
     run_passes(module, FUSE, "partition")
     if _constants_to_fills(body(function(module, entry))):

@@ -1,0 +1,111 @@
+"""What nobody reads is not computed: slices go up through what made them, and results stay what they were."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from exact_steps import Step, Tensor, check
+from small_steps import floats
+
+from mlir_passes.program import Program
+
+ROWS, SIDE, CHANNELS, HIDDEN = 2, 8, 4, 16
+POINT = ("d0, d1, d2, d4", "d4, d3", "d0, d1, d2, d3")
+
+
+def flops(program: Program) -> int:
+    return sum(program.kernels[call.kernel].flops for call in program.plan.calls)
+
+
+def pointwise(step: Step, x: Tensor, w: Tensor) -> Tensor:
+    sizes = (*x.shape[:3], w.shape[1], w.shape[0])
+    return step.product(x, w, sizes, "ppppr", POINT)
+
+
+def depthwise(step: Step, x: Tensor, k: Tensor, stride: int = 1) -> Tensor:
+    padded = step.pad(x, (0, 1, 1, 0), (0, 1, 1, 0))
+    side = (padded.shape[1] - 3) // stride + 1
+    image = f"d0, d1 * {stride} + d4, d2 * {stride} + d5, d3"
+    maps = (image, "d4, d5, d3", "d0, d1, d2, d3")
+    return step.product(padded, k, (x.shape[0], side, side, x.shape[3], 3, 3), "pppprr", maps)
+
+
+def block(taken: tuple[int, int, int] | None) -> tuple[Step, Tensor]:
+    """A block of a MobileNet whose last sum runs over part of the channels: offset, count, stride."""
+    step = Step()
+    x = step.argument(floats(ROWS, SIDE, SIDE, CHANNELS, seed=1))
+    w, k = step.argument(floats(CHANNELS, HIDDEN, seed=2)), step.argument(floats(3, 3, HIDDEN, seed=3))
+    project = step.argument(floats(HIDDEN, CHANNELS, seed=4))
+    wide = step.map(lambda e: e.maximum(0.0).minimum(6.0), pointwise(step, x, w))
+    wide = step.map(lambda e: e.maximum(0.0).minimum(6.0), depthwise(step, wide, k))
+    if taken is not None:
+        offset, count, stride = taken
+        wide = step.slice(wide, (0, 0, 0, offset), (*wide.shape[:3], count), (1, 1, 1, stride))
+        project = step.slice(project, (offset, 0), (count, CHANNELS), (stride, 1))
+    return step, pointwise(step, wide, project)
+
+
+@pytest.mark.parametrize("taken", [(0, 8, 1), (8, 8, 1), (0, 8, 2), (1, 8, 2), (4, 8, 1)])
+def test_a_sum_over_half_of_the_channels_halves_the_layers_before_it(taken: tuple[int, int, int]):
+    half, whole = (flops(check(*block(t))) for t in (taken, None))
+    assert half <= 0.52 * whole
+
+
+def test_a_convolution_of_which_every_second_place_is_read_has_twice_the_stride():
+    found: list[int] = []
+    for stride in (1, 2):
+        step = Step()
+        x, k = step.argument(floats(2, 9, 9, 8, seed=1)), step.argument(floats(3, 3, 8, seed=2))
+        made = depthwise(step, x, k, 2)  # 5 x 5
+        sizes = (2, 3, 3, 8) if stride == 2 else (2, 5, 5, 8)
+        part = step.slice(made, (0, 0, 0, 0), sizes, (1, stride, stride, 1))
+        found.append(flops(check(step, step.map(lambda e: e + 1.0, part))))
+    assert found[1] < 0.4 * found[0]
+
+
+def test_values_that_are_also_read_whole_or_otherwise_are_made_whole():
+    step = Step()
+    x, w = step.argument(floats(6, 8, seed=1)), step.argument(floats(8, 12, seed=2))
+    made = step.matmul(x, w)
+    parts = [step.slice(made, (0, offset), (6, 4), (1, 1)) for offset in (0, 5)]
+    check(step, *(step.map(lambda e: e * 2.0, part) for part in parts), step.map(lambda e: e + 1.0, made))
+
+
+def test_a_body_that_asks_where_it_is_sees_its_own_place():
+    step = Step()
+    x, table = step.argument(np.array([3, 0, 2, 1, 4, 4], np.int32)), step.argument(floats(5, 6, seed=1))
+    check(step, step.slice(step.gather(table, x), (1, 0), (3, 3), (2, 2)))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_slices_of_random_chains_are_right(seed: int):
+    rng = random.Random(seed)
+    step = Step()
+    x = step.argument(floats(rng.randint(3, 7), rng.randint(3, 9), seed=seed))
+    for turn in range(rng.randint(2, 6)):
+        match rng.randrange(5):
+            case 0:
+                x = step.matmul(x, step.argument(floats(x.shape[1], rng.randint(3, 10), seed=10 + turn)))
+            case 1:
+                x = step.map(lambda e: e.maximum(0.1) * 1.5, x)
+            case 2:
+                x = step.transpose(x, (1, 0))
+            case 3:
+                row = step.argument(floats(x.shape[1], seed=20 + turn))
+                x = step.map(lambda a, b: a + b, x, (row, "d1"))
+            case _:
+                x = step.pad(x, (0, rng.randrange(2)), (0, rng.randrange(3)))
+        x = cut(step, x, rng)
+    check(step, step.map(lambda e: e - 0.5, x))
+
+
+def cut(step: Step, x: Tensor, rng: random.Random) -> Tensor:
+    offsets, sizes, strides = [], [], []
+    for size in x.shape:
+        stride, offset = rng.choice((1, 1, 2)), rng.randrange(max(1, size - 2))
+        offsets.append(offset)
+        strides.append(stride)
+        sizes.append(rng.randint(1, (size - offset - 1) // stride + 1))
+    return step.slice(x, offsets, sizes, strides)
