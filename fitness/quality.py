@@ -37,7 +37,8 @@ def quality(runner: CpuRunner, judge: Judge, lessons: Lessons) -> Measure | Fail
         if isinstance(error, Failure):
             return error
         errors.append(error)
-    return Measure(float(np.mean(errors)), f"{rule.kind}:{lessons.split}:{rule.steps} steps", float(np.std(errors)))
+    method = f"{rule.kind}:{lessons.split}:{rule.steps} steps"
+    return Measure(float(np.mean(errors)), method, float(np.std(errors)), tuple(errors))
 
 
 def train(runner: CpuRunner, lessons: Lessons, seed: int) -> Failure | None:

@@ -23,11 +23,19 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Measure:
-    """One objective's value with its method and spread (same unit; 0 where exact)."""
+    """One objective's value with its method and spread (same unit; 0 where exact).
+
+    each: what the value is the mean of, in order, where that is kept: the error of each seed's training.
+    """
 
     value: float
     method: str
     spread: float = 0.0
+    each: tuple[float, ...] = ()
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Measure:
+        return Measure(**{**data, "each": tuple(data.get("each", ()))})
 
 
 @dataclass(frozen=True)
@@ -72,5 +80,5 @@ class Result:
     def from_json(data: Mapping[str, Any]) -> Result:
         known = dict(data)
         known["outcome"] = Outcome(known["outcome"])
-        known["objectives"] = {k: Measure(**m) for k, m in known.get("objectives", {}).items()}
+        known["objectives"] = {k: Measure.from_json(m) for k, m in known.get("objectives", {}).items()}
         return Result(**known)
