@@ -60,8 +60,9 @@ def _push(waiting: list[Any]) -> bool:
         if taken is None:
             continue
         source = op.operands[0]
-        made = _made_smaller(source, taken)
-        if made is None:
+        maker = producer(source)
+        made = _made_smaller(maker, taken)
+        if maker is None or made is None:
             continue
         value, new = made
         for use in list(source.uses):
@@ -70,18 +71,17 @@ def _push(waiting: list[Any]) -> bool:
             if reader in waiting:
                 waiting.remove(reader)
             reader.erase()
-        producer(source).erase()
+        maker.erase()
         waiting += new
         changed = True
     return changed
 
 
-def _made_smaller(value: Any, taken: Slice) -> tuple[Any, list[Any]] | None:
-    """`value` made as the slice only, and the slices of operands that this takes; None where it cannot be."""
-    op = producer(value)
+def _made_smaller(op: Any, taken: Slice) -> tuple[Any, list[Any]] | None:
+    """What `op` makes, made as the slice only, and the slices of operands that this takes; None where it cannot be."""
     if op is None or len(op.results) != 1:
         return None
-    if any(Slice.of(use.owner.operation) != taken for use in value.uses):
+    if any(Slice.of(use.owner.operation) != taken for use in op.results[0].uses):
         return None
     if op.name in _STARTS:
         return _start(op, taken)
@@ -160,7 +160,7 @@ def _step(loop: int, taken: tuple[int, int, int] | None, cut: bool, context: Any
 
 
 def _padded(op: Any, taken: Slice) -> tuple[Any, list[Any]] | None:
-    """A padding, by tensor.pad or by insertion into a constant tensor, that is cut in dimensions without padding only."""
+    """A padding (tensor.pad, or insertion into a constant tensor) that is cut only in dimensions without padding."""
     whole = _shape(op.results[0])
     inner = _shape(op.operands[0])
     cut = [dim for dim in range(len(whole)) if taken.along(dim, whole)]
