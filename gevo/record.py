@@ -20,8 +20,7 @@ class Record:
 
     id: "r0001" and so on, in the order of asking. text: the genome's, read only where it is wanted, since
     a night makes a hundred thousand. parents: ids. elapsed_s: seconds of search before it ended. operator: how the
-    search made it, as "add:scale", "perturb:rewire", "crossover" or "seed:delete" (see `search.Proposal`); "" in runs of
-    older versions.
+    search made it, as "add:scale" or "crossover" (see `search.Proposal`); "" in runs of older versions.
     """
 
     id: str
