@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from gevo.genome import Genome
+from gevo.menu import Menu
 from mlir_passes.edits import Edit, edit_class
 from mlir_passes.space import Space, dangling
 
@@ -23,7 +24,8 @@ T = TypeVar("T")
 def draw_edit(space: Space, rng: random.Random, kinds: Mapping[str, float] = KIND_WEIGHTS) -> Edit | None:
     """A random edit that applies to `space`; None if no draw found one."""
     for _ in range(DRAWS):
-        edit = edit_class(_pick(kinds, rng)).draw(space, rng)
+        kind = _pick(kinds, rng)
+        edit = space.draw(kind, rng) if isinstance(space, Menu) else edit_class(kind).draw(space, rng)
         if edit is not None and edit.applies(space):
             return edit
     return None
