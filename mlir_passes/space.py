@@ -108,12 +108,18 @@ class Space:
 
     def values_before(self, site: str) -> list[str]:
         """Names of the tensor values that dominate the op at `site`, in order."""
+        names, before = self._values
+        return names[: before[site]]
+
+    @cached_property
+    def _values(self) -> tuple[list[str], dict[str, int]]:
+        """All tensor values in order, and for each site how many of them dominate it."""
         names = [a for a in self.args if a in self.types]
+        before: dict[str, int] = {}
         for op in self.ops:
-            if op.site == site:
-                return names
+            before[op.site] = len(names)
             names += [r for r in op.results if r in self.types]
-        raise KeyError(site)
+        return names, before
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1))
