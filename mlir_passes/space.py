@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -126,7 +126,11 @@ class Space:
 
     @staticmethod
     def load(path: Path) -> Space:
-        data: dict[str, Any] = json.loads(path.read_text())
+        return Space.from_json(json.loads(path.read_text()))
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Space:
+        """The space that `save` wrote, from its parsed text."""
 
         def tup(item: dict[str, Any]) -> dict[str, Any]:
             return {k: tuple(v) if isinstance(v, list) else v for k, v in item.items()}
