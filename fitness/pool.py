@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -17,6 +18,7 @@ from fitness.result import Outcome, Result
 
 EVALUATOR = "fitness.evaluate:evaluator"
 IDENTITY: Mapping[str, Any] = {"edits": [], "schedule": []}
+REPEATS = 5  # timings of the base against itself, beside its first, that show how noisy this machine is
 Genomes = Sequence[Mapping[str, Any]]
 OnEvent = Callable[[PoolEvent], None]
 
@@ -32,6 +34,7 @@ class Pool:
     def __init__(
         self, context: Context, workers: int = 1, base: Result | None = None, evaluator: str = EVALUATOR
     ) -> None:
+        self._context, self._evaluator = context, evaluator
         self._limits = context.limits
         self._crew = Crew(context, evaluator, max(1, workers))
         self._base = base
@@ -69,7 +72,14 @@ class Pool:
         result = self._run([IDENTITY], {}, None)[0]
         if not result.ok:
             raise FitnessError(f"the base does not run: {result.outcome} in {result.stage}: {result.detail}")
-        return _as_base(result)
+        return as_base(result, self._repeated(result)) if "runtime_s" in result.objectives else result
+
+    def _repeated(self, base: Result) -> list[float]:
+        """Ratios of the base to itself, each from a process of its own as a variant's is; nothing else is measured."""
+        context = replace(self._context, objectives=("runtime_s",))
+        with Pool(context, 1, base, self._evaluator) as pool:
+            again = [pool._run([IDENTITY], {}, None)[0] for _ in range(REPEATS)]
+        return [result.runtime_ratio for result in again if result.ok]
 
     def _run(self, genomes: Genomes, known: Mapping[str, Result], on_event: OnEvent | None) -> list[Result]:
         run = _Run(self._crew, Batch(len(genomes), known), on_event or _ignore, self._anchored, self._died)
@@ -173,13 +183,16 @@ class _Run:
             self.on_event(PoolEvent("finished", index, result=result))
 
 
-def _as_base(result: Result) -> Result:
-    """The base against itself: its ratio is 1 by definition, and how far from 1 it came out is noise."""
-    runtime = result.objectives.get("runtime_s")
-    if runtime is None:
-        return result
-    noise = max(runtime.spread, abs(result.runtime_ratio - 1.0) * result.measured_s)
-    runtime = replace(runtime, value=result.measured_s, spread=noise)
+def as_base(result: Result, again: Sequence[float]) -> Result:
+    """The base with ratio 1 by definition; its spread is the noise of one evaluation's runtime.
+
+    again: its ratios to itself in further processes. The spread is twice their root mean square distance from 1, and
+    that of the first: about 95 % of evaluations of one and the same program come closer to each other's mean.
+    """
+    runtime = result.objectives["runtime_s"]
+    off = [ratio - 1.0 for ratio in (result.runtime_ratio, *again)]
+    noise = 2.0 * math.sqrt(sum(o * o for o in off) / len(off)) * result.measured_s
+    runtime = replace(runtime, value=result.measured_s, spread=max(runtime.spread, noise))
     return replace(result, objectives={**result.objectives, "runtime_s": runtime}, runtime_ratio=1.0)
 
 

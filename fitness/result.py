@@ -35,7 +35,9 @@ class Measure:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Measure:
-        return Measure(**{**data, "each": tuple(data.get("each", ()))})
+        known = dict(data)
+        known["each"] = tuple(known.get("each", ()))
+        return Measure(**known)
 
 
 @dataclass(frozen=True)

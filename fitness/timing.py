@@ -31,7 +31,7 @@ _LANES = 12  # independent multiply-adds in flight: latency 4 x 2 units, and som
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of one step, minimum over windows; median and interquartile range of the paired ratios, and how many."""
+    """Seconds of one step, minimum over windows; median of the paired ratios, its standard error, and how many."""
 
     runtime_s: float
     base_s: float
@@ -91,7 +91,7 @@ def compare(variant: Subject, base: Subject, timing: Timing) -> Timed | Failure:
 
 
 def _sure(windows: tuple[list[float], list[float]], enough: float) -> bool:
-    """Whether the ratio's spread says that more windows would hardly move its median."""
+    """Whether the spread of the ratios says that more windows would hardly move their median."""
     low, middle, high = quartiles([v / max(b, 1e-12) for v, b in zip(*windows, strict=True)])
     return high - low < enough * middle * math.sqrt(len(windows[0]))
 
@@ -102,7 +102,16 @@ def summary(variant_s: Sequence[float], base_s: Sequence[float]) -> Timed | Fail
     if odd:
         return Failure(Outcome.WRONG, f"a window took {odd[0]} s a step")
     low, middle, high = quartiles([v / b for v, b in zip(variant_s, base_s, strict=True)])
-    return Timed(min(variant_s), min(base_s), middle, high - low, len(variant_s))
+    return Timed(min(variant_s), min(base_s), middle, error_of_median(high - low, len(variant_s)), len(variant_s))
+
+
+def error_of_median(interquartile: float, count: int) -> float:
+    """Standard error of the median of `count` values with this interquartile range: 1.25 R / (1.35 sqrt(n)).
+
+    By McGill, Tukey and Larsen, "Variations of box plots" (1978), which give it for the middle of any sample that is
+    normal there; single windows may lie far out. It knows the noise within one process only.
+    """
+    return 1.25 * interquartile / (1.35 * math.sqrt(count))
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:

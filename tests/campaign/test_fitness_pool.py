@@ -12,8 +12,8 @@ import pytest
 from toy_workload import toy_workload
 
 from fitness.job import Context, Limits
-from fitness.pool import Pool
-from fitness.result import Outcome, Result
+from fitness.pool import Pool, as_base
+from fitness.result import Measure, Outcome, Result
 from mlir_passes.edits.base import KINDS, edit_class
 from mlir_passes.space import Space
 
@@ -92,3 +92,14 @@ def test_worker_with_the_base_loaded_has_no_frontend(context: Context):
     modules = set(result.detail.split())
     assert "mlir" in modules
     assert not {"jax", "jaxlib", "torch", "gevo", "deap"} & modules
+
+
+def test_noise_floor_is_that_of_the_base_timed_again_and_again():
+    timed = Result(
+        Outcome.OK, objectives={"runtime_s": Measure(1.04e-3, "clock", 1e-5)}, runtime_ratio=1.04, measured_s=1e-3
+    )
+    base = as_base(timed, [0.98, 1.0, 1.0, 1.0])
+    assert base.runtime_ratio == 1.0
+    noise = 2 * np.sqrt((0.04**2 + 0.02**2) / 5) * 1e-3
+    assert base.objectives["runtime_s"] == Measure(1e-3, "clock", pytest.approx(noise))
+    assert as_base(timed, [1.0] * 10**4).objectives["runtime_s"].spread == 1e-5  # never under that of one median

@@ -25,7 +25,45 @@ def subject(program: Program) -> Subject:
 
 def test_summary_by_hand():
     timed = summary([2.0, 3.0, 4.0, 8.8], [1.0, 2.0, 2.0, 4.0])  # ratios 2, 1.5, 2, 2.2
-    assert timed == Timed(runtime_s=2.0, base_s=1.0, ratio=2.0, spread=pytest.approx(2.05 - 1.875), pairs=4)
+    of_median = 1.25 / 1.35 * (2.05 - 1.875) / 2
+    assert timed == Timed(runtime_s=2.0, base_s=1.0, ratio=2.0, spread=pytest.approx(of_median), pairs=4)
+
+
+def test_spread_is_how_far_the_median_of_so_many_pairs_lies_off():
+    rng = np.random.default_rng(0)
+    for pairs in (20, 100):
+        drawn = rng.normal(1.0, 0.05, (400, pairs))
+        spreads = [timed.spread for row in drawn if isinstance(timed := summary(row, np.ones(pairs)), Timed)]
+        assert np.mean(spreads) == pytest.approx(np.std(np.median(drawn, axis=1)), rel=0.15)
+
+
+class Clocked(Subject):
+    """A subject whose windows take as long as it is told, and that says when it runs."""
+
+    def __init__(self, name: str, window_s: float, log: list[str]) -> None:
+        self.name, self.window_s, self.log = name, window_s, log
+
+    def window(self, calls: int) -> float:
+        self.log.append(self.name)
+        return self.window_s
+
+    def right(self, calls: int) -> bool:
+        self.log.append("checked")
+        return True
+
+
+def test_windows_of_variant_and_base_take_turns_and_each_is_checked():
+    log: list[str] = []
+    timed = compare(Clocked("variant", 1e-3, log), Clocked("base", 2e-3, log), Timing(rounds=4, least=4))
+    assert isinstance(timed, Timed) and (timed.ratio, timed.pairs) == (0.5, 4)
+    pairs = [log[i : i + 4] for i in range(4, len(log), 4)]  # the first four windows find how many calls fill one
+    assert pairs == [[a, "checked", b, "checked"] for a, b in (("variant", "base"), ("base", "variant")) * 2]
+
+
+@pytest.mark.parametrize("window_s", [0.0, math.inf])
+def test_a_variant_with_a_time_that_is_not_physical_is_wrong(window_s: float):
+    failure = compare(Clocked("variant", window_s, []), Clocked("base", 1e-3, []), TIMING)
+    assert isinstance(failure, Failure) and failure.outcome is Outcome.WRONG
 
 
 @pytest.mark.parametrize("odd", [0.0, -1.0, math.nan, math.inf])
