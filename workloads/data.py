@@ -71,13 +71,15 @@ def fashion_mnist(images: bool = False, validation_rows: int = 10_000) -> dict[s
     }
 
 
-def fashion_mnist_32(channels: int = 1, validation_rows: int = 1_000) -> dict[str, Arrays]:
+def fashion_mnist_32(
+    channels: int = 1, validation_rows: int = 1_000, train_rows: int = 10_000, test_rows: int = 2_000
+) -> dict[str, Arrays]:
     """Fashion-MNIST in CIFAR's form: x float32 (rows, 32, 32, channels), zeros around the image, equal channels.
 
-    Of the rows that `fashion_mnist` gives, the first 10,000 to train, `validation_rows`, and 2,000 to test:
-    networks of this kind see a few hundred in a training, and with three channels a row has 12 KiB.
+    Of the rows that `fashion_mnist` gives, the first `train_rows`, `validation_rows` and `test_rows`: most networks
+    of this kind see a few hundred in a training, and with three channels a row has 12 KiB.
     """
-    most = {"train": 10_000, "validation": validation_rows, "test": 2_000}
+    most = {"train": train_rows, "validation": validation_rows, "test": test_rows}
     splits = fashion_mnist(images=True, validation_rows=validation_rows)
 
     def padded(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -18,6 +18,7 @@ from workloads.errors import WorkloadError
 
 SPLITS = ("train", "validation", "test")
 STORAGES = ("f32", "f16", "bf16")
+TASKS = ("training", "prediction")
 Arrays = tuple[np.ndarray[Any, Any], ...]
 
 
@@ -32,11 +33,12 @@ class ArraySpec:
 
 @dataclass(frozen=True)
 class Quality:
-    """How a trained state is scored.
+    """How a trained state, or a prediction, is scored.
 
     kind: "accuracy" (error = 1 - share of rows where argmax of `predict`'s scores is the label)
-        or "loss" (error = mean of the step's first metric over the split, the state held).
-    steps: training steps before scoring; seeds: one training a seed, the error is their mean.
+        or "loss" (error = mean of the step's first metric over the split, the state held; not for a prediction).
+    steps: training steps before scoring, none for a prediction; seeds: one initial state a seed, the error is
+        their mean.
     """
 
     kind: str = "accuracy"
@@ -46,11 +48,14 @@ class Quality:
 
 @dataclass(frozen=True)
 class Signature:
-    """What the arguments and results of `@step` and `@predict` are, in order.
+    """What the arguments and results of the function that is tuned (`entry`) and of `@predict` are, in order.
 
-    `@step(state..., batch...) -> (state..., metrics...)`;
-    `@predict(state..., inputs...) -> scores`, where `inputs` are the first leaves of a batch
-    with `eval_batch` rows. `predict_inputs` is empty where there is no `@predict`.
+    task "training": `@step(state..., batch...) -> (state..., metrics...)` is tuned;
+        `@predict(state..., inputs...) -> scores` scores what it learned, where `inputs` are the first leaves of a
+        batch with `eval_batch` rows. `predict_inputs` is empty where there is no `@predict`.
+    task "prediction": `@predict(state..., batch...) -> metrics` is tuned, its one metric the scores, (rows, classes);
+        the state (its weights) is only read, and `predict_inputs` is empty.
+    labels: what an example has beside the leaves of a batch, which scoring alone sees; only for a prediction.
     storage: see `Workload`.
     """
 
@@ -62,6 +67,17 @@ class Signature:
     predict_inputs: tuple[ArraySpec, ...] = ()
     quality: Quality = field(default_factory=Quality)
     storage: tuple[str, ...] = ("f32",)
+    task: str = "training"
+    labels: tuple[ArraySpec, ...] = ()
+
+    @property
+    def is_prediction(self) -> bool:
+        return self.task == "prediction"
+
+    @property
+    def entry(self) -> str:
+        """The name of the function that is tuned: only "step" gives new state."""
+        return "predict" if self.is_prediction else "step"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -83,23 +99,28 @@ class Signature:
             predict_inputs=specs("predict_inputs"),
             quality=Quality(**quality),
             storage=checked_storage(data.get("storage", ("f32",))),
+            task=checked_task(data.get("task", "training")),
+            labels=specs("labels"),
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A step to tune, as the user writes it (about 15 lines; see `examples/`).
+    """A training or prediction step to tune, as the user writes it (about 15 lines; see `examples/`).
 
     init: seed -> state, a tree of arrays. step: pure, static shapes, `(state, batch) -> (state, metrics)`.
     predict: `(state, x) -> scores` of shape (rows, classes), or None with `Quality(kind="loss")`.
+        Without `step` it is `predict` that is tuned, with `batch_size` rows: the state is only read, and the error is
+        that of the tuned function's own scores. See `workloads.trained` for a state that `gevo train` made.
     data: () -> {"train": (x, y), "validation": ..., "test": ...}, NumPy arrays with equal row counts in a split.
+    eval_batch: rows of `predict` where a training is scored.
     storage: the numerics rule. What a variant may store values between kernels in, of `STORAGES`; arithmetic,
         state, batch and metrics stay f32. Permit what this step still learns with: `benchmarks/storage.py` shows it.
     """
 
     init: Callable[[int], Any]
-    step: Callable[[Any, Any], tuple[Any, Any]]
     data: Callable[[], dict[str, Arrays]]
+    step: Callable[[Any, Any], tuple[Any, Any]] | None = None
     predict: Callable[[Any, Any], Any] | None = None
     batch_size: int = 32
     eval_batch: int = 500
@@ -117,13 +138,21 @@ def checked_storage(given: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in STORAGES if name == "f32" or name in names)
 
 
+def checked_task(given: str) -> str:
+    """`given`, if it is one of `TASKS`; raises ValueError."""
+    if given not in TASKS:
+        raise ValueError(f"task is {given!r}, expected {' or '.join(TASKS)}")
+    return given
+
+
 @dataclass(frozen=True)
 class PreparedWorkload:
     """A traced workload: a folder of plain files, cached by the hash of what it was made from.
 
-    signature.json, step.mlir, predict.mlir (optional), init_<seed>.npz (leaves s0, s1, ...),
-    data.json (folder of the arrays), <split>_<leaf>.npy. The arrays hold their rows flat, so that
-    workloads which see one data set in different shapes share its file.
+    signature.json, step.mlir (the function that is tuned, `Signature.entry`), lines.mlir (optional: the same with the
+    lines of the user's source), predict.mlir (optional), init_<seed>.npz (leaves s0, s1, ...), data.json (folder of
+    the arrays), <split>_<leaf>.npy. The arrays hold their rows flat, so that workloads which see one data set in
+    different shapes share its file.
     """
 
     folder: Path
@@ -141,6 +170,12 @@ class PreparedWorkload:
         return (self.folder / "step.mlir").read_text()
 
     @property
+    def lined_text(self) -> str:
+        """`step_text`, with the lines of the user's source as locations where the frontend knows them."""
+        path = self.folder / "lines.mlir"
+        return path.read_text() if path.is_file() else self.step_text
+
+    @property
     def predict_text(self) -> str | None:
         path = self.folder / "predict.mlir"
         return path.read_text() if path.is_file() else None
@@ -151,14 +186,15 @@ class PreparedWorkload:
             return [leaves[f"s{i}"] for i in range(len(self.signature.state))]
 
     def split(self, name: str) -> Arrays:
-        """The arrays of one split, in batch order, memory-mapped read-only."""
+        """The arrays of one split, in batch order, then the labels of a prediction; memory-mapped read-only."""
         where = self.folder / json.loads((self.folder / "data.json").read_text())["folder"]
-        stored = (np.load(where / f"{name}_{i}.npy", mmap_mode="r") for i in range(len(self.signature.batch)))
-        return tuple(a.reshape(len(a), *s.shape[1:]) for a, s in zip(stored, self.signature.batch, strict=True))
+        specs = (*self.signature.batch, *self.signature.labels)
+        stored = (np.load(where / f"{name}_{i}.npy", mmap_mode="r") for i in range(len(specs)))
+        return tuple(a.reshape(len(a), *s.shape[1:]) for a, s in zip(stored, specs, strict=True))
 
     def batches(self, seed: int, steps: int) -> Iterator[Arrays]:
         """`steps` training batches in an order that depends on the seed alone; epochs reshuffle, short tails drop."""
-        arrays = self.split("train")
+        arrays = self.split("train")[: len(self.signature.batch)]
         rows, size = len(arrays[0]), self.signature.batch[0].shape[0]
         rng = np.random.default_rng(seed)
         order = np.empty(0, np.int64)

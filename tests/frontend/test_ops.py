@@ -143,7 +143,7 @@ CASES = {**SCATTERS, **CONTROL, **POOLS, **RANDOM, **ORDINARY}
 
 def lowered(function, *arguments):
     shapes = [jax.ShapeDtypeStruct(np.shape(a), a.dtype) for a in arguments]
-    return lower(lambda *a: tuple(jax.tree.leaves(function(*a))), shapes, "step", HERE)
+    return lower(lambda *a: tuple(jax.tree.leaves(function(*a))), shapes, "step", HERE).text
 
 
 @pytest.mark.parametrize("name", CASES)

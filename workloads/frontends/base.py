@@ -27,13 +27,17 @@ Trace: TypeAlias = Callable[[str, Workload, Path], "Traced"]
 
 @dataclass(frozen=True)
 class Traced:
-    """What a frontend gives: the two functions as linalg-on-tensors text, and every array they need."""
+    """What a frontend gives: the functions as linalg-on-tensors text, and every array they need.
+
+    step: the one that is tuned. predict: what scores a training. lines: `step` with locations in the user's source.
+    """
 
     signature: Signature
     step: str
     predict: str | None
     initial: Mapping[int, Arrays]
     splits: Mapping[str, Arrays]
+    lines: str = ""
 
 
 def frontend(name: str, where: str) -> Trace:
@@ -59,6 +63,8 @@ def save(traced: Traced, folder: Path, arrays: Path) -> PreparedWorkload:
     """The prepared workload in `folder`; its data is kept once by content in `arrays` and linked from there."""
     (folder / "signature.json").write_text(json.dumps(traced.signature.to_json(), indent=1))
     (folder / "step.mlir").write_text(traced.step)
+    if traced.lines:
+        (folder / "lines.mlir").write_text(traced.lines)
     if traced.predict is not None:
         (folder / "predict.mlir").write_text(traced.predict)
     for seed, leaves in traced.initial.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from workloads.errors import WorkloadError
 from workloads.frontends.base import Traced, as_leaf, batch_names, check_splits, seeds, spec
-from workloads.frontends.stablehlo import legalise
+from workloads.frontends.stablehlo import Lowered, legalise
 from workloads.frontends.user_code import user_code
 from workloads.workload import Arrays, ArraySpec, Signature, Workload, checked_storage
 
@@ -36,31 +36,55 @@ class Tree:
 
 
 def trace(name: str, workload: Workload, path: Path) -> Traced:
-    """The traced workload: `@step` and `@predict` over flat leaves, initial states by seed, and the data."""
+    """The traced workload: its functions over flat leaves, initial states by seed, and the data."""
     where = str(path)
+    if workload.step is None:
+        _check_prediction(workload, where)
     initial = {seed: _state(workload, path, seed) for seed in seeds(workload.quality.seeds)}
     first = initial[min(initial)]
     with user_code(path, "calling data()"):
         given = workload.data()
-    splits = check_splits(given, where, workload.eval_batch, workload.batch_size)
-
-    state = [jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype) for leaf in first.leaves]
-    batch = [jax.ShapeDtypeStruct((workload.batch_size, *a.shape[1:]), a.dtype) for a in splits["train"]]
-    step, metrics = _step(workload, path, first, state, batch)
-    predict, inputs = _predict(workload, path, first, state, splits)
+    scored_rows = workload.batch_size if workload.step is None else workload.eval_batch
+    splits = check_splits(given, where, scored_rows, workload.batch_size)
     leaves = {seed: _leaves(tree, where) for seed, tree in initial.items()}
-    data_names = batch_names(len(batch))
-    signature = Signature(
+    state = [jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype) for leaf in first.leaves]
+    data_names = batch_names(len(splits["train"]))
+    data = tuple(spec(n, a, workload.batch_size) for n, a in zip(data_names, splits["train"], strict=True))
+    made = Signature(
         name=name,
         frontend="jax",
         state=tuple(spec(n, a) for n, a in zip(first.names, leaves[min(leaves)], strict=True)),
-        batch=tuple(spec(n, a, workload.batch_size) for n, a in zip(data_names, splits["train"], strict=True)),
-        metrics=metrics,
-        predict_inputs=inputs,
+        batch=data,
+        metrics=(),
         quality=workload.quality,
         storage=_storage(workload, where),
     )
-    return Traced(signature, step, predict, leaves, splits)
+    if workload.step is None:
+        predict, scores = _predict(workload, path, first, state, splits, workload.batch_size)
+        made = replace(
+            made, task="prediction", batch=data[:1], labels=data[1:], metrics=(_metric("scores", scores, where),)
+        )
+        return Traced(made, predict.text, None, leaves, splits, predict.lines)
+    batch = [jax.ShapeDtypeStruct((workload.batch_size, *a.shape[1:]), a.dtype) for a in splits["train"]]
+    step, metrics = _step(workload, path, first, state, batch)
+    made, score = replace(made, metrics=metrics), None
+    if workload.predict is not None or workload.quality.kind != "loss":
+        predict, _ = _predict(workload, path, first, state, splits, workload.eval_batch)
+        inputs = (spec(data_names[0], splits["train"][0], workload.eval_batch),)
+        made, score = replace(made, predict_inputs=inputs), predict.text
+    return Traced(made, step.text, score, leaves, splits, step.lines)
+
+
+def _check_prediction(workload: Workload, where: str) -> None:
+    """Raises unless a workload without a step is a prediction whose scores can be counted right or wrong."""
+    if workload.predict is None:
+        raise WorkloadError(
+            "the workload has neither step nor predict", where, "Give step= to tune a training, predict= a prediction"
+        )
+    if workload.quality.kind == "loss":
+        raise WorkloadError(
+            "a prediction has no loss of its own", where, "Use Quality(kind='accuracy'), or give step= for a training"
+        )
 
 
 def _storage(workload: Workload, where: str) -> tuple[str, ...]:
@@ -92,11 +116,12 @@ def _leaves(tree: Tree, where: str) -> Arrays:
 
 def _step(
     workload: Workload, path: Path, first: Tree, state: list[Any], batch: list[Any]
-) -> tuple[str, tuple[ArraySpec, ...]]:
-    """`@step` as text, and its metrics, after checking that the state keeps its leaves, shapes and dtypes."""
-    unflatten = first.structure.unflatten
+) -> tuple[Lowered, tuple[ArraySpec, ...]]:
+    """`@step`, and its metrics, after checking that the state keeps its leaves, shapes and dtypes."""
+    unflatten, step = first.structure.unflatten, workload.step
+    assert step is not None
     with user_code(path, "tracing step"):
-        result = jax.eval_shape(lambda *a: workload.step(unflatten(a[: len(state)]), a[len(state) :]), *state, *batch)
+        result = jax.eval_shape(lambda *a: step(unflatten(a[: len(state)]), a[len(state) :]), *state, *batch)
     if not isinstance(result, tuple) or len(result) != 2:
         raise WorkloadError(
             f"step returned a {type(result).__name__}", str(path), "Return two things: (state, metrics)"
@@ -105,7 +130,7 @@ def _step(
     _check_same_state(first, new, str(path))
 
     def flat(*leaves: Any) -> tuple[Any, ...]:
-        state_and_metrics = workload.step(unflatten(leaves[: len(state)]), leaves[len(state) :])
+        state_and_metrics = step(unflatten(leaves[: len(state)]), leaves[len(state) :])
         return tuple(jax.tree.leaves(state_and_metrics))
 
     specs = tuple(_metric(n, leaf, str(path)) for n, leaf in zip(metrics.names, metrics.leaves, strict=True))
@@ -139,19 +164,16 @@ def _metric(name: str, leaf: Any, where: str) -> ArraySpec:
 
 
 def _predict(
-    workload: Workload, path: Path, first: Tree, state: list[Any], splits: dict[str, Arrays]
-) -> tuple[str | None, tuple[ArraySpec, ...]]:
-    """`@predict` as text with its inputs; None where the workload has none and needs none."""
+    workload: Workload, path: Path, first: Tree, state: list[Any], splits: dict[str, Arrays], rows: int
+) -> tuple[Lowered, Any]:
+    """`@predict` for a batch of `rows`, and the form of its scores."""
     if workload.quality.kind not in ("accuracy", "loss"):
         raise WorkloadError(
             f"unknown quality kind {workload.quality.kind!r}", str(path), "Use Quality(kind='accuracy') or 'loss'"
         )
     if workload.predict is None:
-        if workload.quality.kind == "accuracy":
-            raise WorkloadError("accuracy needs predict", str(path), "Give predict=..., or Quality(kind='loss')")
-        return None, ()
+        raise WorkloadError("accuracy needs predict", str(path), "Give predict=..., or Quality(kind='loss')")
     predict, x = workload.predict, splits["train"][0]
-    rows = workload.eval_batch
 
     def flat(*leaves: Any) -> Any:
         return predict(first.structure.unflatten(leaves[:-1]), leaves[-1])
@@ -164,10 +186,11 @@ def _predict(
         raise WorkloadError(
             f"predict gave shape {shape} for {rows} rows", str(path), "Return one array of scores, (rows, classes)"
         )
-    return lower(flat, arguments, "predict", path), (spec(batch_names(1)[0], x, rows),)
+    return lower(flat, arguments, "predict", path), scores
 
 
-def lower(function: Callable[..., Any], arguments: list[Any], name: str, path: Path) -> str:
+def lower(function: Callable[..., Any], arguments: list[Any], name: str, path: Path) -> Lowered:
+    """`function` as the public function `@name`, in linalg on tensors."""
     with user_code(path, f"tracing {name}"):
         traced = jax.jit(function, keep_unused=True).trace(*arguments)
     # the TPU rule of the random generator is unrolled; the CPU rule is a loop, which hides ops from the search

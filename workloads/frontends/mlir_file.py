@@ -35,21 +35,39 @@ def trace_file(name: str, path: Path) -> Traced:
         ) from error
     text = path.read_text()
     state, metrics = [*signature.state], [*signature.metrics]
-    _check_function(text, path, "step", [*state, *signature.batch], [*state, *metrics])
     predict = None
+    if signature.is_prediction:
+        _check_prediction(signature, str(beside))
+        _check_function(text, path, "predict", [*state, *signature.batch], metrics)
+    else:
+        _check_function(text, path, "step", [*state, *signature.batch], [*state, *metrics])
     if signature.predict_inputs:
         _check_function(text, path, "predict", [*state, *signature.predict_inputs], None)
         predict = text
-    elif signature.quality.kind == "accuracy":
+    elif signature.quality.kind == "accuracy" and not signature.is_prediction:
         raise WorkloadError("accuracy needs predict_inputs", str(beside), 'Add them, or use "kind": "loss"')
+    batch_rows = signature.batch[0].shape[0]
     rows = signature.predict_inputs[0].shape[0] if signature.predict_inputs else 1
-    splits = check_splits(_data(described, beside), str(beside), rows, signature.batch[0].shape[0])
-    for spec, array in zip(signature.batch, splits["train"], strict=True):
+    rows = batch_rows if signature.is_prediction else rows
+    splits = check_splits(_data(described, beside), str(beside), rows, batch_rows)
+    for spec, array in zip((*signature.batch, *signature.labels), splits["train"], strict=True):
         if (spec.shape[1:], spec.dtype) != (array.shape[1:], array.dtype.name):
             raise WorkloadError(
                 f"data {spec.name} has rows {array.dtype}{list(array.shape[1:])}", str(beside), f"Expected {spec}"
             )
     return Traced(signature, text, predict, _initial(described, beside, signature), splits)
+
+
+def _check_prediction(signature: Signature, where: str) -> None:
+    """Raises unless the scores of a prediction can be counted right or wrong."""
+    if signature.quality.kind != "accuracy":
+        raise WorkloadError("a prediction has no loss of its own", where, 'Use "kind": "accuracy"')
+    if len(signature.labels) != 1 or len(signature.metrics) != 1 or signature.predict_inputs:
+        raise WorkloadError(
+            "a prediction has one entry in labels and one in metrics, its scores, and no predict_inputs",
+            where,
+            "Write them so; batch has what @predict is given beside the state",
+        )
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -85,7 +103,7 @@ def _data(described: dict[str, Any], beside: Path) -> dict[str, Arrays]:
         raise WorkloadError('"data" is missing', str(beside), 'Name "file.py:function" or a folder of .npz files')
     file, _, function = given.rpartition(":")
     if not function or not file:
-        names = batch_names(len(described["batch"]))
+        names = batch_names(len(described["batch"]) + len(described.get("labels", ())))
         return {split: _npz(beside.parent / given / f"{split}.npz", names) for split in SPLITS}
     source = beside.parent / file if file.endswith(".py") else beside
     with user_code(source, f"calling {given}"):

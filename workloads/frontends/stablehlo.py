@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,16 @@ ADVICE = {
 }
 
 
-def legalise(module: Any, name: str, path: Path) -> str:
-    """The module as text with its public function `@name`, in the dialects of a base module only."""
+@dataclass(frozen=True)
+class Lowered:
+    """A module as text; and the same with JAX's locations: the user's file and line of every op."""
+
+    text: str
+    lines: str
+
+
+def legalise(module: Any, name: str, path: Path) -> Lowered:
+    """The module with its public function `@name`, in the dialects of a base module only."""
     stablehlo.register_stablehlo_passes()
     with module.context, ir.Location.unknown():
         for dialect in ("arith", "func", "scf", "tensor"):
@@ -37,7 +46,7 @@ def legalise(module: Any, name: str, path: Path) -> str:
         _name_function(module, name)
         _drop_attributes(module)
         module.operation.verify()
-        return str(module) + "\n"
+        return Lowered(str(module) + "\n", module.operation.get_asm(enable_debug_info=True) + "\n")
 
 
 def _run(module: Any, pipeline: str, path: Path) -> None:
