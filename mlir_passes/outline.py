@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from mlir_passes.graph import PLACEHOLDER, KernelText
-from mlir_passes.step_text import OpText, StepText, renamed
+from mlir_passes.step_text import OpText, StepText, renamed, substituted
 
 INPLACE = "kernel.inplace"  # marks arguments that may be one buffer with another
 
@@ -72,9 +72,7 @@ class Outliner:
             type_ = step.types[value]
             memref = "memref" + type_.removeprefix("tensor")
             arguments.append(f"%in{number}_: {memref}" + (f" {{{INPLACE}}}" if number in shared else ""))
-            name, writable = (value, "") if number < len(inputs) else (f"{value.replace('#', '_')}_out", " writable")
-            if number < len(inputs) and "#" in value:
-                name = _plain(value)
+            name, writable = (value, "") if number < len(inputs) else (f"{_plain(value)}_out", " writable")
             lines.append(f"{name} = bufferization.to_tensor %in{number}_ restrict{writable} : {memref} to {type_}")
         for op in helpers:
             lines.append(op.text())
@@ -87,10 +85,7 @@ class Outliner:
                 f"bufferization.materialize_in_destination {value} in restrict writable %in{number}_"
                 f" : ({type_}, {memref}) -> ()"
             )
-        body = "\n".join(lines)
-        for value in inputs:
-            if "#" in value:
-                body = body.replace(value, _plain(value))
+        body = substituted("\n".join(lines), {value: _plain(value) for value in inputs})
         text = f"func.func @{PLACEHOLDER}({', '.join(arguments)}) {{\n{body}\nreturn\n}}"
         return f"module {{\n{renamed(text, lambda number: f'%{number}')}\n}}\n"
 
@@ -102,7 +97,7 @@ class Outliner:
                 start = self._step.makers.get(operands[index])
                 if result not in outputs or start is None:
                     continue
-                place = f"{result.replace('#', '_')}_out"
+                place = f"{_plain(result)}_out"
                 if start.name == "tensor.empty":
                     operands[index] = place
                 elif start.name == "linalg.fill":
@@ -112,11 +107,8 @@ class Outliner:
 
     def _own(self, fill: OpText, result: str, place: str) -> str:
         """A fill of its own for `place`; names inside are made new too, for a name stands once in a kernel."""
-        text = fill.text((fill.operands[0], place), result)
-        for name in fill.inner:
-            if name not in fill.captures:
-                text = text.replace(name, f"{name}_{result[1:]}")
-        return text
+        own = {name: f"{name}_{result[1:]}" for name in fill.inner if name not in fill.captures}
+        return substituted(fill.text((fill.operands[0], place), result), own)
 
     def _inplace(
         self, ops: Sequence[OpText], inputs: Sequence[str], outputs: Sequence[str], rows: bool

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 
@@ -262,6 +262,11 @@ def _read_op(chunk: str, position: int, known: set[str]) -> OpText:
         inner,
         tuple(value for value in inner if value in known),
     )
+
+
+def substituted(text: str, names: Mapping[str, str]) -> str:
+    """Text with whole values, one of several results too, named otherwise."""
+    return _USED.sub(lambda found: names.get(found[0], found[0]), text)
 
 
 def renamed(text: str, name: Callable[[int], str]) -> str:

@@ -113,8 +113,7 @@ class Panels(Values):
             for k in reversed(moving):
                 strides[k] = size
                 size *= nest.sizes[k]
-            self._arrays[name] = Array(load.element, max(size, self._arrays.get(name, Array("", 0)).size))
-            self._memory[name] = f"%{name}"
+            self._make_room(name, load.element, size)
             made[load.access] = Access(name, tuple(sorted(strides.items())))
             across = next((k for k in moving if load.access.stride(k) == 1 != load.access.stride(loop)), -1)
 
@@ -132,6 +131,11 @@ class Panels(Values):
             with self._scope():
                 self._loops(moving, {across: schedule.lanes}, copy, False)
         self._packed = made
+
+    def _make_room(self, name: str, element: str, size: int) -> None:
+        """A buffer on the stack, as large as the largest tile that asks for it."""
+        self._arrays[name] = Array(element, max(size, self._arrays.get(name, Array("", 0)).size))
+        self._memory[name] = f"%{name}"
 
     def _fetch(self, access: Access, offsets: Offsets, ahead: int) -> None:
         """Ask for what the next tile will copy: its lines are far apart, and no prefetcher foresees them."""
@@ -184,8 +188,7 @@ class Panels(Values):
             strides[k] = size
             size *= sizes[k]
         name = f"wide_{access.array}_{len(access.strides)}_{access.offset}"
-        self._arrays[name] = Array("f32", max(size, self._arrays.get(name, Array("", 0)).size))
-        self._memory[name] = f"%{name}"
+        self._make_room(name, "f32", size)
         panel = Access(name, tuple(sorted((k, strides[k]) for k in moving)))
         made = Wide(panel, {p: strides[p] for p in widths})
         kept, others = self._widths, [p for p in widths if p != along]

@@ -36,12 +36,9 @@ class Values(Memory):
         key = ("broadcast", value, piece.lanes)
         known = self._known(key)
         if known is None:
-            known = self._broadcast(value, found.element, type_)
+            known = self._code.convert("vector.broadcast", value, computed(found.element), type_)
             self._home(node)[key] = known
         return known
-
-    def _broadcast(self, value: str, element: str, type_: str) -> str:
-        return self._code.convert("vector.broadcast", value, computed(element), type_)
 
     def _value(self, node: int, offsets: Offsets, piece: Piece, loop: int) -> str:
         """A node as a scalar where it does not depend on the vector loop, as a vector where it does."""
