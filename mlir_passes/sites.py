@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
+from mlir import ir
+from mlir.dialects import linalg
+
+from mlir_passes.affine import linear
+from mlir_passes.edits.loops import spelled
 from mlir_passes.ir_tools import operations, producer, set_site, site_of, tensor_type
-from mlir_passes.space import Activation, Parameter, Space, SpaceOp, TensorType
+from mlir_passes.space import Activation, Inner, Parameter, Space, SpaceOp, TensorType
 
 _FREE = ("arith.constant", "linalg.fill")  # kernels make these for themselves, see `partition.is_helper`
 _WRITES_ONLY = ("linalg.fill", "linalg.broadcast", "linalg.transpose", "linalg.copy", "linalg.map")
+_FILE_LINE = re.compile(r'"([^"]*)":(\d+)')
+PREDICATES = {
+    "arith.cmpf": ("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord",
+                   "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
+    "arith.cmpi": ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"),
+}  # fmt: skip
 
 
 def number(block: Any) -> None:
@@ -32,9 +45,10 @@ def rewirable(op: Any) -> list[int]:
     return [i for i in read if tensor_type(op.operands[i].type) and not _is_storage(op.operands[i])]
 
 
-def describe(block: Any, n_state: int, state_names: Sequence[str]) -> Space:
+def describe(block: Any, n_state: int, state_names: Sequence[str], storage: Sequence[str] = ("f32",)) -> Space:
     """The space of a numbered block: what may be edited, activations, and each parameter's update chain.
 
+    storage: the element types that the workload's numerics rule permits.
     An activation is a value made up to the op that gives the first metric and used after it.
     """
     ops = operations(block)
@@ -59,6 +73,9 @@ def describe(block: Any, n_state: int, state_names: Sequence[str]) -> Space:
                 slots=tuple(rewirable(op)),
                 results=results,
                 editable=editable,
+                where=_where(op),
+                **_loops(op),
+                body=_body(op, names),
             )
         )
     returns = tuple(names[v] for v in ops[-1].operands)
@@ -69,6 +86,61 @@ def describe(block: Any, n_state: int, state_names: Sequence[str]) -> Space:
         returns=returns,
         activations=_activations(ops, names, types, n_state),
         parameters=_parameters(ops, names, types, n_state, state_names),
+        storage=tuple(storage),
+    )
+
+
+def inner_name(op: Any) -> str:
+    """The name of an op in a body, with the predicate of a comparison."""
+    if op.name not in PREDICATES:
+        return op.name
+    return f"{op.name} {PREDICATES[op.name][ir.IntegerAttr(op.attributes['predicate']).value]}"
+
+
+def _where(op: Any) -> str:
+    """The innermost file and line of the op's location that is one of the user's; a module's own text is none."""
+    named = [(file, line) for file, line in _FILE_LINE.findall(str(op.location)) if file not in ("", "-")]
+    return f"{PurePath(named[0][0]).name}:{named[0][1]}" if named else ""
+
+
+def _loops(op: Any) -> dict[str, Any]:
+    """Loops, sizes and maps of a linalg op as fields of SpaceOp; none for what has no such form."""
+    if not op.name.startswith("linalg.") or op.name == "linalg.fill":
+        return {}
+    maps: list[Any] = list(linalg.get_indexing_maps(op) or [])  # pyright: ignore[reportAttributeAccessIssue]
+    forms = [[linear(e.maybe_downcast()) for e in ir.AffineMapAttr(m).value.results] for m in maps]
+    if not forms or len(forms) != len(op.operands):
+        return {}
+    kinds = ["r"] * ir.AffineMapAttr(maps[0]).value.n_dims
+    sizes = [1] * len(kinds)
+    for index, found in enumerate(forms):
+        type_ = tensor_type(op.operands[index].type)
+        for dim, form in enumerate(found):
+            for loop in form[0] if form else ():
+                kinds[loop] = "p" if index >= len(op.operands) - len(op.results) else kinds[loop]
+                if type_ and form == ({loop: 1}, 0):
+                    sizes[loop] = type_.shape[dim]
+    told: dict[str, Any] = {"loops": "".join(kinds), "sizes": tuple(sizes)}
+    return {**told, "maps": tuple(map(spelled, forms))} if "r" in kinds else told
+
+
+def _body(op: Any, names: Mapping[Any, str]) -> tuple[Inner, ...]:
+    """The ops of a generic's body; none where one of them holds regions or has several results."""
+    if op.name != "linalg.generic":
+        return ()
+    block = op.regions[0].blocks[0]
+    inner = operations(block)
+    if any(len(i.results) > 1 or len(i.regions) for i in inner):
+        return ()
+    known: dict[Any, str] = {**{a: f"a{i}" for i, a in enumerate(block.arguments)}}
+    known.update({i.results[0]: f"b{n}" for n, i in enumerate(inner) if len(i.results)})
+    return tuple(
+        Inner(
+            inner_name(i),
+            tuple(known.get(v) or names.get(v, "") for v in i.operands),
+            str(i.results[0].type) if len(i.results) else "",
+        )
+        for i in inner
     )
 
 

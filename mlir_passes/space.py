@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,11 +35,28 @@ GONE = "deleted"
 
 
 @dataclass(frozen=True)
+class Inner:
+    """One op in the body of a linalg.generic.
+
+    name: as MLIR spells it, with the predicate of a comparison ("arith.cmpf ogt"). operands: "a0" is the first block
+    argument, "b1" the result of the body's second op, another name a value of the step. type: its result's, "" if none.
+    """
+
+    name: str
+    operands: tuple[str, ...]
+    type: str
+
+
+@dataclass(frozen=True)
 class SpaceOp:
     """One op of the step. operands holds value names ("arg3", "op17#0"); slots are the operand
     indices that may be rewired (destinations that are only written to are left out). `name` is
     `GONE` once an edit deleted the op: its values then mean what replaced them. where: the user's line that it
-    came from ("model.py:17"), "" where the frontend does not know."""
+    came from ("model.py:17"), "" where the frontend does not know.
+
+    A linalg op has loops ("ppr": two parallel ones, one reduction) and their sizes; with a reduction among them, the
+    maps through which it reads and writes its operands (see `edits.loops`); a linalg.generic has its body. An operand
+    that an edit resized, cut or scaled for this op alone is named after its value: "arg3|16x4", see `source`."""
 
     site: str
     name: str
@@ -47,6 +65,15 @@ class SpaceOp:
     results: tuple[str, ...]
     editable: bool
     where: str = ""
+    loops: str = ""
+    sizes: tuple[int, ...] = ()
+    maps: tuple[str, ...] = ()
+    body: tuple[Inner, ...] = ()
+
+    @property
+    def volume(self) -> int:
+        """Iterations of all its loops; 0 for what is no linalg op."""
+        return math.prod(self.sizes) if self.name.startswith("linalg.") else 0
 
 
 @dataclass(frozen=True)
@@ -72,7 +99,9 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Space:
-    """Ops in dominance order, the type of every value, arguments, activations and parameters of a base module."""
+    """Ops in dominance order, the type of every value, arguments, activations and parameters of a base module.
+
+    storage: element types that its values may be rounded to, of the workload's numerics rule."""
 
     ops: tuple[SpaceOp, ...]
     types: dict[str, TensorType]
@@ -80,6 +109,47 @@ class Space:
     returns: tuple[str, ...]
     activations: tuple[Activation, ...] = ()
     parameters: tuple[Parameter, ...] = ()
+    storage: tuple[str, ...] = ("f32",)
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Where in `ops` the op at a site stands."""
+        return {op.site: i for i, op in enumerate(self.ops)}
+
+    @cached_property
+    def made_at(self) -> dict[str, int]:
+        """Where in `ops` the maker of a value stands; -1 for arguments. Scalars have makers too."""
+        made = dict.fromkeys(self.args, -1)
+        for index, op in enumerate(self.ops):
+            made.update(dict.fromkeys(op.results, index))
+        return made
+
+    @cached_property
+    def users(self) -> dict[str, list[tuple[str, int]]]:
+        """Operands that read a value: (site, operand index), index -1 for reads within a body; site "" for results of
+        the step."""
+        found: dict[str, list[tuple[str, int]]] = {}
+        for op in self.ops:
+            for index, name in enumerate(op.operands):
+                found.setdefault(source(name), []).append((op.site, index))
+            for name in captures(op):
+                found.setdefault(name, []).append((op.site, -1))
+        for index, name in enumerate(self.returns):
+            found.setdefault(source(name), []).append(("", index))
+        return found
+
+    @cached_property
+    def ancestry(self) -> list[int]:
+        """For each op a bit set of the positions of ops that it needs, its own among them."""
+        needs: list[int] = []
+        for index, op in enumerate(self.ops):
+            bits = 1 << index
+            for name in (*map(source, op.operands), *captures(op)):
+                made = self.made_at.get(name, -1)
+                if 0 <= made < index:
+                    bits |= needs[made]
+            needs.append(bits)
+        return needs
 
     @cached_property
     def by_site(self) -> dict[str, SpaceOp]:
@@ -106,6 +176,48 @@ class Space:
         """Whether there is an op at `site`."""
         return site in self.by_site and self.by_site[site].name != GONE
 
+    def alive(self, value: str) -> bool:
+        """Whether `value` is a tensor that is an argument or the result of an op that is there."""
+        made = self.made_at.get(value)
+        return made is not None and value in self.types and (made < 0 or self.ops[made].name != GONE)
+
+    def op_of(self, value: str) -> SpaceOp | None:
+        """The op that makes `value`, None for an argument."""
+        made = self.made_at[value]
+        return None if made < 0 else self.ops[made]
+
+    def change(self, op: SpaceOp, types: Mapping[str, TensorType] | None = None) -> Space:
+        """This space with `op` in the place of the op at its site."""
+        return replace(
+            self, ops=tuple(op if o.site == op.site else o for o in self.ops), types={**self.types, **(types or {})}
+        )
+
+    def renamed(self, names: Mapping[str, str], after: int, until: int | None = None) -> Space:
+        """This space where ops behind position `after` (and before `until`) read other values; without `until` also
+        the step's results. Where the other value has another type, it is resized."""
+        types = dict(self.types)
+
+        def new(name: str) -> str:
+            there = names.get(source(name))
+            if there is None:
+                return name
+            if name in types and types[name] != types.get(there):
+                made = part(there, types[name])
+                types[made] = types[name]
+                return made
+            return there
+
+        def read(op: SpaceOp) -> SpaceOp:
+            if not any(source(name) in names for name in (*op.operands, *captures(op))):
+                return op
+            body = tuple(replace(i, operands=tuple(names.get(n, n) for n in i.operands)) for i in op.body)
+            return replace(op, operands=tuple(map(new, op.operands)), body=body)
+
+        end = len(self.ops) if until is None else until
+        ops = tuple(read(op) if after < index < end else op for index, op in enumerate(self.ops))
+        returns = self.returns if until is not None else tuple(map(new, self.returns))
+        return replace(self, ops=ops, types=types, returns=returns)
+
     def values_before(self, site: str) -> list[str]:
         """Names of the tensor values that dominate the op at `site`, in order."""
         names, before = self._values
@@ -122,7 +234,9 @@ class Space:
         return names, before
 
     def save(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self), indent=1))
+        """Write it as JSON, an op or another item a line; fields that are empty are left out."""
+        parts = {f.name: getattr(self, f.name) for f in fields(self)}
+        path.write_text("{" + ",\n".join(f"{json.dumps(k)}: {_lines(v)}" for k, v in parts.items()) + "}\n")
 
     @staticmethod
     def load(path: Path) -> Space:
@@ -135,14 +249,52 @@ class Space:
         def tup(item: dict[str, Any]) -> dict[str, Any]:
             return {k: tuple(v) if isinstance(v, list) else v for k, v in item.items()}
 
+        def op(item: dict[str, Any]) -> SpaceOp:
+            body = tuple(Inner(name, tuple(operands), type_) for name, operands, type_ in item.get("body", ()))
+            plain: dict[str, Any] = {**tup(item), "body": body}
+            return SpaceOp(**plain)
+
         return Space(
-            ops=tuple(SpaceOp(**tup(o)) for o in data["ops"]),
+            ops=tuple(map(op, data["ops"])),
             types={k: TensorType(**tup(t)) for k, t in data["types"].items()},
             args=tuple(data["args"]),
             returns=tuple(data["returns"]),
             activations=tuple(Activation(**tup(a)) for a in data["activations"]),
             parameters=tuple(Parameter(**tup(p)) for p in data["parameters"]),
+            storage=tuple(data.get("storage", ("f32",))),
         )
+
+
+def source(name: str) -> str:
+    """The value that an operand is made from: of "arg3|16x4", a part of arg3, arg3."""
+    return name.partition("|")[0]
+
+
+def part(value: str, type_: TensorType) -> str:
+    """The name of an operand of type `type_` that is made from `value` for one op alone."""
+    return f"{source(value)}|{'x'.join(map(str, type_.shape))}"
+
+
+def captures(op: SpaceOp) -> list[str]:
+    """Values of the step that the body of `op` reads."""
+    return [name for inner in op.body for name in inner.operands if name[:1] not in ("a", "b") or name[:3] == "arg"]
+
+
+def _lines(value: Any) -> str:
+    """JSON of a field: a line an item where it holds dataclasses, else one line."""
+    if isinstance(value, dict):
+        return "{\n" + ",\n".join(f" {json.dumps(k)}: {json.dumps(_plain(v))}" for k, v in value.items()) + "}"
+    if value and not isinstance(value[0], str):
+        return "[\n" + ",\n".join(f" {json.dumps(_plain(v))}" for v in value) + "]"
+    return json.dumps(value)
+
+
+def _plain(item: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are not as by default."""
+    made = {f.name: getattr(item, f.name) for f in fields(item) if getattr(item, f.name) != f.default}
+    if made.get("body"):
+        made["body"] = [(inner.name, inner.operands, inner.type) for inner in made["body"]]
+    return made
 
 
 def dangling(space: Space, edits: Sequence[Edit]) -> list[int]:
