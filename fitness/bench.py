@@ -70,9 +70,8 @@ class Bench:
         """The program of a variant of the base."""
         signature = self.lessons.prepared.signature
         sizes = len(signature.state), len(signature.batch)
-        return compile_module(
-            variant.module, "step", *sizes, cache, on_stage, self.kernel_context, self.choices, variant.storage
-        )
+        given = self.kernel_context, self.choices, variant.storage
+        return compile_module(variant.module, signature.entry, *sizes, cache, on_stage, *given)
 
     def subject(self, runner: CpuRunner) -> Subject:
         """A runner ready to be timed."""
@@ -91,7 +90,7 @@ def load_bench(context: Context) -> Bench:
         edit_class(kind)  # imported here, once, and not in every child
     sizes = len(signature.state), len(signature.batch)
     choices = load_choices(context.tuning, context.threads)
-    program = compile_text(base_text, "step", *sizes, cache, choices)
+    program = compile_text(base_text, signature.entry, *sizes, cache, choices)
     step = CpuRunner(program, SLACK, threads=context.threads)
     predict = None
     if prepared.predict_text is not None and signature.quality.kind == "accuracy":

@@ -1,4 +1,5 @@
-"""The first steps of a variant: does it stay in its arena, read only what was written, stay finite, and keep pace?"""
+"""The first steps of a variant: does it stay in its arena, read only what was written, stay finite, depend on its
+batch, and keep pace?"""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from fitness.quality import finite
 from fitness.result import Failure, Outcome
 
 FIRST_STEPS = 3
+IGNORES_BATCH = "its results do not depend on its batch"
 
 
 def check(
@@ -31,12 +33,25 @@ def check(
         step_s = min(step_s, _step_s(runner, batch))
         if not finite((*runner.state, *runner.metrics)):
             return Failure(Outcome.DIVERGED, f"not finite by step {number}")
+    if not _depends(runner, state, batches) and _depends(base, state, batches):
+        return Failure(Outcome.WRONG, IGNORES_BATCH)
     base.write_state(state)
     base_s = min(_step_s(base, batch) for batch in batches[:FIRST_STEPS])
     if step_s > slow_ratio * base_s:
         detail = f"{step_s / base_s:.1f} times slower than the base, the limit is {slow_ratio:g}"
         return Failure(Outcome.TIMED_OUT, detail)
     return None
+
+
+def _depends(runner: CpuRunner, state: Sequence[Array], batches: Sequence[Sequence[Array]]) -> bool:
+    """Whether two batches give other results, in any bit, from the same state; yes where there is but one batch."""
+    results: list[bytes] = []
+    for batch in batches[:2]:
+        runner.write_state(state)
+        runner.write_batch(batch)
+        runner.run()
+        results.append(runner.outputs())
+    return len(results) < 2 or results[0] != results[1]
 
 
 def _step_s(runner: CpuRunner, batch: Sequence[Array]) -> float:

@@ -27,6 +27,10 @@ class Lessons:
     def rule(self) -> Quality:
         return self.prepared.signature.quality
 
+    @property
+    def is_prediction(self) -> bool:
+        return self.prepared.signature.is_prediction
+
     def initial_state(self, seed: int) -> list[Array]:
         return self.prepared.initial_state(seed)
 
@@ -41,6 +45,6 @@ def read_lessons(
     signature, rule = prepared.signature, prepared.signature.quality
     batch_bytes = sum(int(np.prod(s.shape)) * np.dtype(s.dtype).itemsize for s in signature.batch)
     seeds = seeds or rule.seeds
-    keep = batch_bytes * rule.steps * len(seeds) <= keep_bytes
+    keep = not signature.is_prediction and batch_bytes * rule.steps * len(seeds) <= keep_bytes
     kept = {seed: tuple(prepared.batches(seed, rule.steps)) for seed in seeds} if keep else {}
     return Lessons(prepared, split, tuple(np.array(a) for a in prepared.split(split)), seeds, kept)

@@ -1,4 +1,7 @@
-"""Quality of a variant: train with it on real data, then score what it learned with the base's own functions."""
+"""Quality of a variant: train with it on real data, then score what it learned with the base's own functions.
+
+A variant of a prediction learns nothing: its own scores are counted.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +28,39 @@ class Judge:
 
 
 def quality(runner: CpuRunner, judge: Judge, lessons: Lessons) -> Measure | Failure:
-    """Mean error over the workload's seeds with their standard deviation as spread; diverging is a Failure."""
-    rule = lessons.rule
+    """Mean error over the workload's seeds with their standard deviation as spread; diverging is a Failure.
+
+    A training is done first, and the base scores what was learned; a prediction scores by itself, with the state of
+    each seed.
+    """
     errors: list[float] = []
     for seed in lessons.seeds:
-        failure = train(runner, lessons, seed)
-        if failure:
-            return failure
-        score = _accuracy_error if rule.kind == "accuracy" else _loss
-        error = score(runner, judge, lessons)
+        error = _predicted(runner, lessons, seed) if lessons.is_prediction else _learned(runner, judge, lessons, seed)
         if isinstance(error, Failure):
             return error
         errors.append(error)
-    method = f"{rule.kind}:{lessons.split}:{rule.steps} steps"
+    trained = "" if lessons.is_prediction else f":{lessons.rule.steps} steps"
+    method = f"{lessons.rule.kind}:{lessons.split}{trained}"
     return Measure(float(np.mean(errors)), method, float(np.std(errors)), tuple(errors))
+
+
+def _predicted(runner: CpuRunner, lessons: Lessons, seed: int) -> float | Failure:
+    runner.write_state(lessons.initial_state(seed))
+    return accuracy_error(runner, lessons)
+
+
+def _learned(runner: CpuRunner, judge: Judge, lessons: Lessons, seed: int) -> float | Failure:
+    return train(runner, lessons, seed) or score(runner, judge, lessons)
+
+
+def score(runner: CpuRunner, judge: Judge, lessons: Lessons) -> float | Failure:
+    """The error of the state that a training left in `runner`, on the scored split."""
+    if lessons.rule.kind != "accuracy":
+        return _loss(runner, judge, lessons)
+    if judge.predict is None:
+        raise ValueError("accuracy needs a predict program")
+    judge.predict.write_state(runner.state)
+    return accuracy_error(judge.predict, lessons)
 
 
 def train(runner: CpuRunner, lessons: Lessons, seed: int) -> Failure | None:
@@ -61,23 +83,19 @@ def finite(arrays: Sequence[Array]) -> bool:
     return all(bool(np.isfinite(a).all()) for a in arrays if np.issubdtype(a.dtype, np.floating))
 
 
-def _accuracy_error(runner: CpuRunner, judge: Judge, lessons: Lessons) -> float | Failure:
-    """1 - share of rows where the argmax of the scores is the label."""
-    predict = judge.predict
-    if predict is None:
-        raise ValueError("accuracy needs a predict program")
+def accuracy_error(predict: CpuRunner, lessons: Lessons) -> float | Failure:
+    """1 - share of rows where the argmax of the scores is the label, with the state that `predict` holds."""
     arrays = lessons.scored
     inputs, labels = arrays[: len(predict.batch)], arrays[len(predict.batch)]
     if labels.ndim > 1:
         labels = labels.argmax(axis=-1)
-    predict.write_state(runner.state)
     right = 0
     for rows, count in _blocks(len(labels), predict.batch[0].shape[0]):
         predict.write_batch([a[rows] for a in inputs])
         predict.run()
         scores = predict.metrics[0]
         if not finite([scores]):
-            return Failure(Outcome.DIVERGED, "the scores of the trained state are not finite")
+            return Failure(Outcome.DIVERGED, "the scores are not finite")
         right += int((scores.argmax(axis=-1)[:count] == labels[rows][:count]).sum())
     return 1.0 - right / len(labels)
 

@@ -57,7 +57,8 @@ class Bench:
     def _compile(self, choices: Mapping[str, Choice]) -> Program:
         signature = self.prepared.signature
         sizes = len(signature.state), len(signature.batch)
-        return compile_program(self.text, "step", *sizes, ObjectCache(cache_folder() / "objects"), choices=choices)
+        cache = ObjectCache(cache_folder() / "objects")
+        return compile_program(self.text, signature.entry, *sizes, cache, choices=choices)
 
 
 def open_bench(workload: str) -> Bench:

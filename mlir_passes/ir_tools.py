@@ -63,6 +63,12 @@ def function(module: ir.Module, name: str) -> Any:
     raise PassError("parse", f"no function @{name}; the module has {', '.join(found) or 'none'}")
 
 
+def entry_of(module: ir.Module) -> str:
+    """The name of a base module's one function: "step" for a training, "predict" for a prediction."""
+    names = [ir.StringAttr(op.operation.attributes["sym_name"]).value for op in module.body.operations]
+    return "predict" if "predict" in names and "step" not in names else "step"
+
+
 def body(func_op: Any) -> Any:
     """The single block of a function; raises PassError where control flow made more."""
     blocks = list(func_op.regions[0].blocks)

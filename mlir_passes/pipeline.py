@@ -13,7 +13,7 @@ from mlir_passes.canonical import canonicalise, cleaned, fingerprint
 from mlir_passes.edits.base import Edit
 from mlir_passes.errors import CompileError
 from mlir_passes.graph import KernelText
-from mlir_passes.ir_tools import body, function, new_context, parse
+from mlir_passes.ir_tools import body, entry_of, function, new_context, parse
 from mlir_passes.kernels import blas
 from mlir_passes.kernels.choice import BLAS, DEFAULT, Choice
 from mlir_passes.llvm import host
@@ -52,11 +52,12 @@ def edit_module(
     storage: what its values between kernels are to be stored in; with f32 the fingerprint is of the text alone.
     """
     on_stage("edit")
-    editor = Editor(body(function(module, "step")))
+    entry = entry_of(module)
+    editor = Editor(body(function(module, entry)))
     for edit in edits:
         edit.apply(editor)
     on_stage("verify")
-    text = cleaned(module, "step")
+    text = cleaned(module, entry)
     made_of = text if storage == "f32" else f"{text}\nstorage {storage}"
     return Variant(module, text, fingerprint(made_of), storage)
 
