@@ -39,8 +39,9 @@ def make_base(prepared: str, folder: str) -> None:
     from workloads.workload import PreparedWorkload
 
     workload = PreparedWorkload.load(Path(prepared))
-    state = workload.signature.state
-    write_base(workload.step_text, len(state), [s.name for s in state], Path(folder))
+    signature = workload.signature
+    names = [s.name for s in signature.state]
+    write_base(workload.lined_text, len(names), names, Path(folder), signature.storage, signature.entry)
 
 
 def export(
@@ -68,7 +69,7 @@ def export(
     sizes = len(signature.state), len(signature.batch)
     choices = load_choices(tuning, threads)
     objects = ObjectCache(Path(cache))
-    program = compile_program(variant.text, "step", *sizes, objects, choices=choices, storage=variant.storage)
+    program = compile_program(variant.text, signature.entry, *sizes, objects, choices=choices, storage=variant.storage)
     facts = {**extra, "signature": signature.to_json(), "fingerprint": variant.fingerprint}
     initial = workload.folder / f"init_{signature.quality.seeds[0]}.npz"
     files = {"step.mlir": variant.text.encode(), "initial_state.npz": initial.read_bytes()}
@@ -93,7 +94,8 @@ def describe_kernels(prepared: str, base: str, cache: str, tuning: str, time: bo
     signature = workload.signature
     sizes = len(signature.state), len(signature.batch)
     choices = load_choices(tuning)
-    program = compile_program(Path(base).read_text(), "step", *sizes, ObjectCache(Path(cache)), choices=choices)
+    text, objects = Path(base).read_text(), ObjectCache(Path(cache))
+    program = compile_program(text, signature.entry, *sizes, objects, choices=choices)
     context, words = new_context(), dict[str, dict[str, Any]]()
     for key, kernel in program.kernels.items():
         choice = usable(choices.get(kernel_hash(kernel_text(kernel)), DEFAULT))

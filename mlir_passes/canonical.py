@@ -45,6 +45,7 @@ def canonicalise(text: str, entry: str, context: ir.Context) -> ir.Module:
     """The canonical module of a frontend's text; raises PassError, UnsupportedOp."""
     module = _parse(text, context)
     _strip_foreign_attributes(module)
+    _hide_others(module, entry)
     run_passes(module, CANONICAL, "canonicalise")
     check(module, entry)
     return module
@@ -83,13 +84,24 @@ def fingerprint(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def write_base(step_text: str, n_state: int, state_names: Sequence[str], folder: Path) -> None:
-    """Write `base.mlir` (canonical, numbered) and `space.json` of a step; raises PassError."""
-    module = canonicalise(step_text, "step", new_context())
-    block = body(function(module, "step"))
+def write_base(
+    step_text: str,
+    n_state: int,
+    state_names: Sequence[str],
+    folder: Path,
+    storage: Sequence[str] = ("f32",),
+    entry: str = "step",
+) -> None:
+    """Write `base.mlir` (canonical, numbered) and `space.json` of a step; raises PassError.
+
+    storage: the element types that the workload's numerics rule permits. entry: with any other than "step" the state
+    is only read: it has no update chains.
+    """
+    module = canonicalise(step_text, entry, new_context())
+    block = body(function(module, entry))
     number(block)
     (folder / "base.mlir").write_text(str(module))
-    describe(block, n_state, state_names).save(folder / "space.json")
+    describe(block, n_state if entry == "step" else 0, state_names, storage).save(folder / "space.json")
 
 
 def _parse(text: str, context: ir.Context) -> ir.Module:
@@ -108,6 +120,14 @@ def _parse(text: str, context: ir.Context) -> ir.Module:
         if not context.is_registered_operation(op.name):
             raise _unsupported(op.name, f" at {op.location}")
     return module
+
+
+def _hide_others(module: ir.Module, entry: str) -> None:
+    """Make every function but `entry` private: what nothing calls is removed then."""
+    function(module, entry)
+    for op in module.body.operations:
+        if op.operation.name == "func.func" and ir.StringAttr(op.operation.attributes["sym_name"]).value != entry:
+            op.operation.attributes["sym_visibility"] = ir.StringAttr.get("private", module.context)
 
 
 def _unsupported(name: str, where: str = "") -> UnsupportedOp:
