@@ -11,11 +11,12 @@ from typing import Any
 
 from mlir import ir
 
-from mlir_passes.affine import simplified
+from mlir_passes.affine import linear, simplified
 from mlir_passes.ir_tools import attribute_names, operations, producer, tensor_type, walk
-from mlir_passes.linalg_ops import indexing_map
+from mlir_passes.linalg_ops import indexing_map, loop_sizes
 
 _STARTS = ("tensor.empty", "linalg.fill")
+Range = tuple[int, int, int]  # offset, count, stride
 _COUNTING = "linalg.index"  # a body that asks where it is would ask at other places
 
 
@@ -54,27 +55,57 @@ def push_slices(block: Any) -> bool:
 
 def _push(waiting: list[Any]) -> bool:
     changed = False
+    made: list[Any] = []
     while waiting:
         op = waiting.pop()
         taken = Slice.of(op)
-        if taken is None:
+        maker = producer(op.operands[0])
+        smaller = None if taken is None else _made_smaller(maker, taken)
+        if maker is None or smaller is None:
+            made.append(op)
             continue
-        source = op.operands[0]
-        maker = producer(source)
-        made = _made_smaller(maker, taken)
-        if maker is None or made is None:
-            continue
-        value, new = made
-        for use in list(source.uses):
+        value, new = smaller
+        for use in list(maker.results[0].uses):
             reader = use.owner.operation
             reader.results[0].replace_all_uses_with(value)
-            if reader in waiting:
-                waiting.remove(reader)
+            for kept in (waiting, made):
+                if reader in kept:
+                    kept.remove(reader)
             reader.erase()
         maker.erase()
         waiting += new
         changed = True
+    for op in made:
+        changed |= _read_in_place(op)
     return changed
+
+
+def _read_in_place(op: Any) -> bool:
+    """Let the windows that read a slice of what is made whole anyway read that itself, by shifted maps."""
+    taken = Slice.of(op)
+    uses = list(op.results[0].uses)
+    if taken is None or not uses:
+        return False
+    cut = [dim for dim, _ in enumerate(taken.sizes) if taken.along(dim, _shape(op.operands[0]))]
+    for use in uses:
+        reader = use.owner.operation
+        if reader.name != "linalg.generic" or use.operand_number >= len(reader.operands) - 1:
+            return False
+        read = indexing_map(reader, use.operand_number)
+        if any(isinstance(read.results[dim], ir.AffineDimExpr) for dim in cut):
+            return False
+    for use in uses:
+        reader, number = use.owner.operation, use.operand_number
+        maps = list(reader.attributes["indexing_maps"])
+        read = ir.AffineMapAttr(maps[number]).value
+        results = list(read.results)
+        for dim in cut:
+            results[dim] = _walked(results[dim], taken.offsets[dim], taken.strides[dim], op.context)
+        maps[number] = ir.AffineMapAttr.get(ir.AffineMap.get(read.n_dims, 0, results, op.context))
+        reader.operands[number] = op.operands[0]
+        reader.attributes["indexing_maps"] = ir.ArrayAttr.get(maps, op.context)
+    op.erase()
+    return True
 
 
 def _made_smaller(op: Any, taken: Slice) -> tuple[Any, list[Any]] | None:
@@ -108,39 +139,51 @@ def _generic(op: Any, taken: Slice) -> tuple[Any, list[Any]] | None:
         return None
     if any(inner.name == _COUNTING for inner in walk(op)[1:]):
         return None
-    by_loop = {loop: (taken.offsets[i], taken.sizes[i], taken.strides[i]) for i, loop in enumerate(loops)}
-    shape = _shape(op.results[0])
-    cut = {loop for i, loop in enumerate(loops) if taken.along(i, shape)}
-    maps = [indexing_map(op, i) for i in range(len(op.operands))]
-    operands, slices, new_maps = list[Any](), list[Any](), list[Any]()
-    for operand, map_ in zip(op.operands, maps, strict=True):
-        sliced, cut_map, made = _read(op, operand, map_, by_loop, cut)
+    shape, sizes = _shape(op.results[0]), loop_sizes(op)
+    cut = {
+        loop: (taken.offsets[i], taken.sizes[i], taken.strides[i])
+        for i, loop in enumerate(loops)
+        if taken.along(i, shape)
+    }
+    for loop, (_, size, _) in cut.items():
+        sizes[loop] = size
+    operands, slices, maps = list[Any](), list[Any](), list[Any]()
+    for number, operand in enumerate(op.operands):
+        sliced, map_, made = _read(op, operand, indexing_map(op, number), cut, sizes)
         operands.append(sliced)
-        new_maps.append(ir.AffineMapAttr.get(cut_map))
+        maps.append(ir.AffineMapAttr.get(map_))
         slices += [made] if made is not None else []
     new = _copied(op, operands, _type(op.results[0], taken.sizes))
-    new.attributes["indexing_maps"] = ir.ArrayAttr.get(new_maps, op.context)
+    new.attributes["indexing_maps"] = ir.ArrayAttr.get(maps, op.context)
     return new.results[0], slices
 
 
-def _read(
-    op: Any, operand: Any, map_: Any, by_loop: dict[int, tuple[int, int, int]], cut: set[int]
-) -> tuple[Any, Any, Any | None]:
-    """An operand as a smaller `op` reads it: sliced where a cut loop indexes a dimension alone, else by its map."""
+def _read(op: Any, operand: Any, map_: Any, cut: dict[int, Range], loops: list[int]) -> tuple[Any, Any, Any | None]:
+    """An operand as a smaller `op` with these trip counts reads it: the slice that it needs, its map, the op that
+    makes the slice if there is one."""
     context = op.context
     if tensor_type(operand.type) is None:
         return operand, map_, None
     shape = _shape(operand)
     offsets, sizes, strides = [0] * len(shape), list(shape), [1] * len(shape)
     results: list[Any] = []
-    steps = [_step(loop, by_loop.get(loop), loop in cut, context) for loop in range(map_.n_dims)]
+    dims = [ir.AffineDimExpr.get(loop, context) for loop in range(map_.n_dims)]
+    steps = [_walked(dim, cut[k][0], cut[k][2], context) if k in cut else dim for k, dim in enumerate(dims)]
     walked = ir.AffineMap.get(map_.n_dims, 0, steps, context)
     for dim, expression in enumerate(map_.results):
         if isinstance(expression, ir.AffineDimExpr) and expression.position in cut:
-            offsets[dim], sizes[dim], strides[dim] = by_loop[expression.position]
+            offsets[dim], sizes[dim], strides[dim] = cut[expression.position]
             results.append(expression)
-        else:
-            results.append(simplified(expression.compose(walked), context))
+            continue
+        shifted = simplified(expression.compose(walked), context)
+        form = linear(shifted)
+        if (
+            form and form[0].keys() & cut.keys() and min(form[0].values()) > 0
+        ):  # a window: what lies between first and last
+            offsets[dim] = form[1]
+            sizes[dim] = 1 + sum(c * (loops[loop] - 1) for loop, c in form[0].items())
+            shifted = simplified(_walked(shifted, -form[1], 1, context), context)
+        results.append(shifted)
     new_map = ir.AffineMap.get(map_.n_dims, 0, results, context)
     taken = Slice(tuple(offsets), tuple(sizes), tuple(strides))
     if not any(taken.along(dim, shape) for dim in range(len(shape))):
@@ -149,36 +192,45 @@ def _read(
     return made.results[0], new_map, made
 
 
-def _step(loop: int, taken: tuple[int, int, int] | None, cut: bool, context: Any) -> Any:
-    """What a loop of the whole op is, by the loop of the smaller one."""
-    dim = ir.AffineDimExpr.get(loop, context)
-    if taken is None or not cut:
-        return dim
-    offset, _, stride = taken
-    scaled = ir.AffineExpr.get_mul(dim, ir.AffineConstantExpr.get(stride, context))
-    return ir.AffineExpr.get_add(scaled, ir.AffineConstantExpr.get(offset, context))
+def _walked(expression: Any, offset: int, stride: int, context: Any) -> Any:
+    """offset + stride * expression."""
+    scaled = ir.AffineExpr.get_mul(expression, ir.AffineConstantExpr.get(stride, context))
+    return simplified(ir.AffineExpr.get_add(scaled, ir.AffineConstantExpr.get(offset, context)), context)
 
 
 def _padded(op: Any, taken: Slice) -> tuple[Any, list[Any]] | None:
-    """A padding (tensor.pad, or insertion into a constant tensor) that is cut only in dimensions without padding."""
-    whole = _shape(op.results[0])
-    inner = _shape(op.operands[0])
-    cut = [dim for dim in range(len(whole)) if taken.along(dim, whole)]
-    if len(whole) != len(inner) or any(whole[dim] != inner[dim] for dim in cut):
+    """A padding (tensor.pad, or insertion into a constant tensor), of which less is left, of the smaller inner part."""
+    whole, inner = _shape(op.results[0]), _shape(op.operands[0])
+    pads = op.name == "tensor.pad"
+    if len(whole) != len(inner) or len(op.operands) != (1 if pads else 2):
         return None
-    sizes = tuple(taken.sizes[dim] if dim in cut else size for dim, size in enumerate(inner))
-    part = Slice(taken.offsets, sizes, taken.strides)
-    if op.name == "tensor.pad":
-        if len(op.operands) != 1:
+    if not pads and any(stride != 1 for stride in ir.DenseI64ArrayAttr(op.attributes["static_strides"])):
+        return None
+    before = list(ir.DenseI64ArrayAttr(op.attributes["static_low" if pads else "static_offsets"]))
+    offsets, sizes, low = list[int](), list[int](), list[int]()
+    for dim, size in enumerate(inner):
+        offset, count, stride = taken.offsets[dim], taken.sizes[dim], taken.strides[dim]
+        if stride != 1 and whole[dim] != size:
             return None
-        made = _slice(op.operands[0], part, op)
-        return _copied(op, [made.results[0]], _type(op.results[0], taken.sizes)).results[0], [made]
-    strides = tuple(ir.DenseI64ArrayAttr(op.attributes["static_strides"]))
-    if len(op.operands) != 2 or any(stride != 1 for stride in strides):
-        return None
-    made, into = _slice(op.operands[0], part, op), _slice(op.operands[1], taken, op)
-    new = _copied(op, [made.results[0], into.results[0]], _type(op.results[0], taken.sizes))
-    new.attributes["static_sizes"] = ir.DenseI64ArrayAttr.get(list(sizes), op.context)
+        first = max(0, offset - before[dim])
+        last = min(size, offset + count - before[dim]) if stride == 1 else size
+        if last <= first:
+            return None
+        offsets.append(first)
+        sizes.append(last - first if stride == 1 else count)
+        low.append(max(0, before[dim] - offset))
+    made = _slice(op.operands[0], Slice(tuple(offsets), tuple(sizes), taken.strides), op)
+    type_ = _type(op.results[0], taken.sizes)
+    if pads:
+        new = _copied(op, [made.results[0]], type_)
+        high = [count - first - size for count, first, size in zip(taken.sizes, low, sizes, strict=True)]
+        new.attributes["static_low"] = ir.DenseI64ArrayAttr.get(low, op.context)
+        new.attributes["static_high"] = ir.DenseI64ArrayAttr.get(high, op.context)
+        return new.results[0], [made]
+    into = _slice(op.operands[1], taken, op)
+    new = _copied(op, [made.results[0], into.results[0]], type_)
+    new.attributes["static_offsets"] = ir.DenseI64ArrayAttr.get(low, op.context)
+    new.attributes["static_sizes"] = ir.DenseI64ArrayAttr.get(sizes, op.context)
     return new.results[0], [made, into]
 
 

@@ -65,6 +65,31 @@ def test_a_convolution_of_which_every_second_place_is_read_has_twice_the_stride(
     assert found[1] < 0.4 * found[0]
 
 
+def test_the_border_that_a_crop_does_not_need_is_not_computed():
+    found: list[int] = []
+    for crop in (False, True):
+        step, made = block(None)
+        kept = step.slice(made, (0, 2, 2, 0), (ROWS, 4, 4, CHANNELS), (1, 1, 1, 1)) if crop else made
+        found.append(flops(check(step, step.reduce(kept, (1, 2)))))
+    assert found[1] < 0.55 * found[0]  # 4 x 4 places of 8 x 8, 6 x 6 of the layers before
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_crops_of_padded_convolutions_are_right(seed: int):
+    rng = random.Random(seed)
+    step = Step()
+    x = step.argument(floats(2, rng.randint(5, 9), rng.randint(5, 9), 3, seed=seed))
+    x = step.map(lambda e: e.maximum(0.1), x)
+    k = step.argument(floats(3, 3, 3, seed=1))
+    low, high, stride = rng.randrange(3), rng.randrange(3), rng.randint(1, 2)
+    padded = step.pad(x, (0, low, high, 0), (0, high, low, 0), 0.5)
+    sides = tuple((side - 3) // stride + 1 for side in padded.shape[1:3])
+    image = f"d0, d1 * {stride} + d4, d2 * {stride} + d5, d3"
+    made = step.product(padded, k, (2, *sides, 3, 3, 3), "pppprr", (image, "d4, d5, d3", "d0, d1, d2, d3"))
+    others = [step.map(lambda e: e * 2.0, x)] if rng.random() < 0.4 else []
+    check(step, step.map(lambda e: e + 1.0, cut(step, made, rng)), *others)
+
+
 def test_values_that_are_also_read_whole_or_otherwise_are_made_whole():
     step = Step()
     x, w = step.argument(floats(6, 8, seed=1)), step.argument(floats(8, 12, seed=2))
