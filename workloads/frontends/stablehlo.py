@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from workloads.frontends.stablehlo_fixes import apply_fixes, define, walk
 BEFORE = "inline,symbol-dce,func.func(chlo-legalize-to-stablehlo),canonicalize,cse"
 AFTER = "stablehlo-legalize-to-linalg,stablehlo-convert-to-signless,canonicalize,cse"
 DIALECTS = ("func", "linalg", "tensor", "arith", "math", "scf")
+FILE_LINE = re.compile(r'"([^"]+)":(\d+)')  # in a printed location, innermost call first
 ADVICE = {
     "sort": "Sorting (sort, argsort, top_k, permutation) is not supported; take it out of the step",
     "custom_call": "Calls into a library (cholesky, eigh, callbacks) are not supported; take it out of the step",
@@ -26,7 +28,7 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Lowered:
-    """A module as text; and the same with JAX's locations: the user's file and line of every op."""
+    """A module as text; and the same with a location at each op whose line is known: file name and line, no folder."""
 
     text: str
     lines: str
@@ -46,7 +48,9 @@ def legalise(module: Any, name: str, path: Path) -> Lowered:
         _name_function(module, name)
         _drop_attributes(module)
         module.operation.verify()
-        return Lowered(str(module) + "\n", module.operation.get_asm(enable_debug_info=True) + "\n")
+        text = str(module) + "\n"
+        _name_lines(module, path)
+        return Lowered(text, module.operation.get_asm(enable_debug_info=True) + "\n")
 
 
 def _run(module: Any, pipeline: str, path: Path) -> None:
@@ -91,6 +95,17 @@ def _line(op: Any, module: Any, path: Path) -> str | None:
             return None
         op = callers[0]
     return None
+
+
+def _name_lines(module: Any, path: Path) -> None:
+    """Gives each op the one location that tells a reader most: the innermost call in the workload's own file, else
+    the innermost of all in code that is not this package's frontend."""
+    own = str(Path(__file__).parent)
+    for op in walk(module):
+        lines = [(file, int(line)) for file, line in FILE_LINE.findall(str(op.location)) if os.path.isabs(file)]
+        lines = [(file, line) for file, line in lines if os.path.dirname(file) != own]
+        file, line = next((found for found in lines if found[0] == str(path)), lines[0] if lines else ("", 0))
+        op.location = ir.Location.file(os.path.basename(file), line, 0) if file else ir.Location.unknown()
 
 
 def _name_function(module: Any, name: str) -> None:
