@@ -25,6 +25,7 @@ import numpy as np
 
 from fitness.cpu import Array, CpuRunner
 from fitness.errors import FitnessError
+from fitness.prediction import Prediction
 from fitness.step import Step
 from mlir_passes import llvm
 from mlir_passes.kernels import blas
@@ -40,8 +41,8 @@ def save_program(
 ) -> None:
     """Write the folder whole or not at all; a program that stands there is replaced, anything else refused.
 
-    extra: plain data, with "signature" (Signature.to_json()) where `load_step` shall work, and "entry": "predict"
-    for a prediction. files: further ones by name, such as step.mlir and initial_state.npz (leaves s0, s1, ...).
+    extra: plain data, with "signature" (Signature.to_json()) where `load_step` shall work.
+    files: further ones by name, such as step.mlir and initial_state.npz (leaves s0, s1, ...).
     """
     if folder.exists() and any(folder.iterdir()) and not (folder / "manifest.json").is_file():
         raise FitnessError("the folder is not empty and holds no program", str(folder), "Name another one")
@@ -85,17 +86,20 @@ def load_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def load_step(folder: Path | str, threads: int = 1) -> Step:
-    """The saved program as a function; see `Step`. Another machine's objects are compiled again from kernels/*.mlir."""
+def load_step(folder: Path | str, threads: int = 1) -> Step | Prediction:
+    """The saved program as a function: a `Step` of a training, or a `Prediction`.
+
+    Another machine's objects are compiled again from kernels/*.mlir.
+    """
     folder = Path(folder)
     extra = load_manifest(folder)["extra"]
     if "signature" not in extra:
         raise FitnessError("the manifest has no signature", str(folder), _AGAIN)
     program = for_this_machine(load_program(folder), str(folder))
     signature = extra["signature"]
-    batch = signature["predict_inputs" if extra.get("entry") == "predict" else "batch"]
-    names = [s["name"] for s in signature["state"]], [s["name"] for s in batch]
-    return Step(CpuRunner(program, threads=threads), *names, initial=_initial_state(folder, len(names[0])))
+    names = [s["name"] for s in signature["state"]], [s["name"] for s in signature["batch"]]
+    made = Prediction if signature.get("task") == "prediction" else Step
+    return made(CpuRunner(program, threads=threads), *names, initial=_initial_state(folder, len(names[0])))
 
 
 def _initial_state(folder: Path, leaves: int) -> list[Array]:

@@ -27,8 +27,8 @@ class Step:
         self._runner = runner
         self._initial = list(initial)
         self.state_names, self.batch_names = tuple(state_names), tuple(batch_names)
-        _check_count("state", self.state_names, runner.state)
-        _check_count("batch", self.batch_names, runner.batch)
+        check_count("state", self.state_names, runner.state)
+        check_count("batch", self.batch_names, runner.batch)
         self.batch_views = runner.batch
         self.peak_bytes = runner.plan.peak_bytes
 
@@ -39,8 +39,8 @@ class Step:
         return [leaf.copy() for leaf in self._initial]
 
     def __call__(self, state: Leaves, batch: Leaves) -> tuple[Any, list[Array]]:
-        pairs = _foreign("state", state, self.state_names, self._runner.state)
-        pairs += _foreign("batch", batch, self.batch_names, self._runner.batch)
+        pairs = foreign("state", state, self.state_names, self._runner.state)
+        pairs += foreign("batch", batch, self.batch_names, self._runner.batch)
         arena = self._runner.arena  # an array that lies in it could be overwritten before it is read
         pairs = [(view, leaf.copy() if np.may_share_memory(leaf, arena) else leaf) for view, leaf in pairs]
         for view, leaf in pairs:
@@ -53,7 +53,7 @@ class Step:
         return new, metrics
 
 
-def _foreign(what: str, given: Leaves, names: Sequence[str], views: Sequence[Array]) -> list[tuple[Array, Array]]:
+def foreign(what: str, given: Leaves, names: Sequence[str], views: Sequence[Array]) -> list[tuple[Array, Array]]:
     """The views that must be filled, each with its array: all but those that were given themselves.
 
     Raises FitnessError where count, name, shape or type is not as expected.
@@ -80,6 +80,7 @@ def _type(array: Array) -> str:
     return f"{array.dtype}{list(array.shape)}"
 
 
-def _check_count(what: str, names: Sequence[str], views: Sequence[Array]) -> None:
+def check_count(what: str, names: Sequence[str], views: Sequence[Array]) -> None:
+    """Raises FitnessError unless each view has a name."""
     if len(names) != len(views):
         raise FitnessError(f"the signature has {len(names)} {what} leaves, the plan {len(views)}", "step")

@@ -6,11 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fitness.prediction import Prediction
     from fitness.step import Step
 
 
-def load(folder: Path | str, threads: int = 1) -> Step:
-    """The exported program in `folder` as a function: `state, metrics = step(state, batch)` with NumPy arrays.
+def load(folder: Path | str, threads: int = 1) -> Step | Prediction:
+    """The exported program in `folder` as a function on NumPy arrays.
+
+    Of a training: `state, metrics = step(state, batch)`. Of a prediction: `scores = predict(x)`, with the weights that
+    it was searched with, for any number of rows.
 
     threads: cores that work at one step; the results are those of one, bit for bit.
     """

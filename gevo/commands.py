@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +16,11 @@ from rich.table import Table
 
 from fitness.job import Context
 from fitness.result import Result
+from gevo import confirmed
 from gevo.campaign import Campaign, Ending
 from gevo.config import Budget, CampaignConfig
-from gevo.errors import INTERRUPTED
+from gevo.confirm_table import WIDE, print_confirmed, sentence
+from gevo.errors import INTERRUPTED, RunLocked
 from gevo.front import front, methods_text, plot, table
 from gevo.launch import (
     base_result,
@@ -32,6 +34,7 @@ from gevo.launch import (
     reopened,
     runs_in,
 )
+from gevo.lock import WriterLock
 from gevo.machine import cores
 from gevo.pick import pick
 from gevo.progress import outcomes_text, view_for
@@ -44,7 +47,7 @@ from gevo.units import span
 RUNS = Path("runs")  # where runs are, unless --run-dir says otherwise
 
 
-def search(config: CampaignConfig, folder: Path, console: Console) -> int:
+def search(config: CampaignConfig, folder: Path, console: Console, confirm: bool = True) -> int:
     """Start a campaign in the new folder and run it; returns the exit code."""
     from fitness.pool import Pool
     from workloads.catalog import SHIPPED, resolve
@@ -61,9 +64,11 @@ def search(config: CampaignConfig, folder: Path, console: Console) -> int:
         if tuned:
             console.print(f"Kernels are made as tuned where one of {tuned} tuned for this CPU is met", highlight=False)
         context = context_for(config, prepared, folder)
-        with RunWriter(folder) as writer, Pool(context, config.workers) as pool:
-            writer.freeze(manifest(config, context, pool.base, folder))
-            return _run(Campaign(Run(folder), writer, pool), config.budget, folder, console)
+        with RunWriter(folder) as writer:
+            with Pool(context, config.workers) as pool:
+                writer.freeze(manifest(config, context, pool.base, folder))
+                ending = _run(Campaign(Run(folder), writer, pool), config.budget, console)
+            return _end(ending, folder, context if confirm else None, config.workers, console)
 
 
 def tune(workload: str, seconds: float, seed: int, again: bool, console: Console) -> int:
@@ -112,7 +117,7 @@ def tune(workload: str, seconds: float, seed: int, again: bool, console: Console
     return 0
 
 
-def resume(folder: Path, more: Budget, workers: int | None, console: Console) -> int:
+def resume(folder: Path, more: Budget, workers: int | None, console: Console, confirm: bool = True) -> int:
     """Go on where a campaign stopped: to its own budget, or by `more`."""
     from fitness.pool import Pool
 
@@ -132,7 +137,8 @@ def resume(folder: Path, more: Budget, workers: int | None, console: Console) ->
         context = reopened(run.manifest, folder)
         _warn_if_crowded(workers or config.workers, config.threads, console)
         with Pool(context, workers or config.workers, base_result(run.manifest)) as pool:
-            return _run(Campaign(run, writer, pool), budget, folder, console)
+            ending = _run(Campaign(run, writer, pool), budget, console)
+        return _end(ending, folder, context if confirm else None, workers or config.workers, console)
 
 
 def status(folder: Path, console: Console) -> None:
@@ -167,10 +173,32 @@ def list_runs(run_dir: Path, console: Console) -> None:
     console.print(shown if shown.row_count else f"No runs in {run_dir}. Start one: gevo search digits --for 1m")
 
 
-def show_front(folder: Path, as_json: bool, picture: Path | None, console: Console) -> None:
-    """Print the front as a table or JSON; draw it too if `picture` is given."""
+def confirm(folder: Path, ids: Sequence[str], count: int, again: bool, workers: int | None, console: Console) -> int:
+    """Measure records of a run again and show its front; returns the exit code."""
+    from gevo import confirm_command
+
     run = Run(folder)
-    found = front(run.records(), run.manifest["config"]["objectives"], run.manifest["floors"])
+    writer = run.writer()
+    if writer is not None:
+        todo = "Confirm it when the search has ended; Ctrl-C ends it and keeps everything"
+        raise RunLocked(f"process {writer} still writes to this run", folder, todo)
+    config = CampaignConfig.from_json(run.manifest["config"])
+    with WriterLock(folder / "lock"), _term_as_interrupt():
+        context = reopened(run.manifest, folder)
+        try:
+            confirm_command.confirm(run, context, ids, count, again, workers or config.workers, console)
+        except KeyboardInterrupt:
+            console.print(f"Stopped. Go on with: gevo confirm {_name(folder)}", highlight=False)
+            return INTERRUPTED
+    show_front(folder, as_json=False, picture=None, console=console)
+    return 0
+
+
+def show_front(folder: Path, as_json: bool, picture: Path | None, console: Console, everything: bool = False) -> None:
+    """Print the front as a table or JSON; draw it too if `picture` is given. everything: also what does not hold."""
+    run = Run(folder)
+    config, found = run.manifest["config"], confirmed.load(folder)
+    found = front(run.records(), config["objectives"], run.manifest["floors"], found, everything)
     if found is None:
         console.print("No valid record yet")
         return
@@ -180,8 +208,9 @@ def show_front(folder: Path, as_json: bool, picture: Path | None, console: Conso
     if as_json:
         print(json.dumps(found.to_json(), indent=1, allow_nan=False))
         return
-    console.print(table(found, folder.name))
+    console.print(table(found, folder.name, wide=console.width >= WIDE))
     console.print(f"How measured: {methods_text(found)}", highlight=False, style="dim")
+    print_confirmed(found, _name(folder), console)
 
 
 def show_kernels(workload: str, time: bool, picture: Path | None, as_json: bool, console: Console) -> None:
@@ -225,20 +254,62 @@ def show(folder: Path, identifier: str, rerun: bool, console: Console) -> None:
         },
         console,
     )
+    known = confirmed.load(folder)
+    row = known.of(record) if known is not None else None
+    if row is not None:
+        console.print(f"Measured again: {sentence(row)}", highlight=False, soft_wrap=True)
     again = _again(run, record) if rerun else None
     console.print(_measures(record, base, again))
     if again is not None and not again.ok:
         console.print(f"Now: {again.outcome} in {again.stage}: {again.detail}", highlight=False)
 
 
-def export(folder: Path, identifier: str, to: Path, console: Console) -> None:
-    from gevo.export import export
+def explain(
+    folder: Path, identifier: str, seconds: float, rounds: int, page: Path | None, as_json: bool, console: Console
+) -> int:
+    """Print why a record is what it is; returns the exit code."""
+    from gevo.explain.command import explain
 
     run = Run(folder)
-    context = reopened(run.manifest, folder)
-    export(run, context, pick(run, identifier), to)
+    try:
+        with _term_as_interrupt():
+            explain(run, reopened(run.manifest, folder), identifier, seconds, rounds, page, as_json, console)
+    except KeyboardInterrupt:
+        console.print(f"Stopped. Go on with: gevo explain {_name(folder)} {identifier}", highlight=False)
+        return INTERRUPTED
+    return 0
+
+
+def explain_operators(folder: Path, as_json: bool, console: Console) -> int:
+    """Print which kinds of edits paid in a run, from its records; returns the exit code."""
+    from gevo.explain.operators import operators, table
+
+    run = Run(folder)
+    found = operators(run.records(), run.manifest["config"]["objectives"], run.manifest["floors"])
+    if as_json:
+        print(json.dumps([row.to_json() for row in found], indent=1, allow_nan=False))
+    else:
+        console.print(table(found, folder.name))
+    return 0
+
+
+def export(folder: Path, identifier: str, to: Path, console: Console) -> None:
+    from gevo.export import export
+    from workloads.workload import PreparedWorkload
+
+    run = Run(folder)
+    context, record = reopened(run.manifest, folder), pick(run, identifier)
+    export(run, context, record, to)
+    known = confirmed.load(folder)
+    row = known.of(record) if known is not None else None
+    if row is not None and row.bad:
+        console.print(f"Warning: {record.id} does not hold: {sentence(row)}", style="yellow", soft_wrap=True)
+    elif row is None and not record.is_base:
+        text = f"{record.id} was measured by the search alone. To confirm it: gevo confirm {_name(folder)} {record.id}"
+        console.print(text, highlight=False, soft_wrap=True)
     threads = f", threads={context.threads}" if context.threads > 1 else ""
-    console.print(f"Wrote {to}. Use it with: step = gevo.load({str(to)!r}{threads})", highlight=False, soft_wrap=True)
+    name = PreparedWorkload.load(Path(context.prepared)).signature.entry
+    console.print(f"Wrote {to}. Use it with: {name} = gevo.load({str(to)!r}{threads})", highlight=False, soft_wrap=True)
 
 
 def workloads(console: Console) -> None:
@@ -263,18 +334,31 @@ def doctor(run_dir: Path, console: Console) -> int:
     return int(any(f.state is State.MISSING for f in findings))
 
 
-def _run(campaign: Campaign, budget: Budget, folder: Path, console: Console) -> int:
+def _run(campaign: Campaign, budget: Budget, console: Console) -> Ending:
     console.print(f"Searching; it ends after {budget.text}. Ctrl-C stops it and keeps everything", highlight=False)
     with view_for(console) as view, _term_as_interrupt():
         campaign.watch = view
         ending = campaign.run(budget)
     view.show(campaign.tally) if not console.is_terminal else None
     console.print(f"Stopped: {ending}.", highlight=False)
+    return ending
+
+
+def _end(ending: Ending, folder: Path, context: Context | None, workers: int, console: Console) -> int:
+    """Confirm the front unless the search was interrupted or there is no `context`, show it, and say how to go on."""
+    from gevo.confirm_command import confirm_at_end
+
+    stopped = ending is Ending.INTERRUPTED
+    if context is not None and not stopped:
+        try:
+            with _term_as_interrupt():
+                confirm_at_end(Run(folder), context, workers, console)
+        except KeyboardInterrupt:
+            stopped = True
     show_front(folder, as_json=False, picture=None, console=console)
     if ending is Ending.INTERRUPTED:
         console.print(f"Go on with: gevo resume {_name(folder)}", highlight=False)
-        return INTERRUPTED
-    return 0
+    return INTERRUPTED if stopped else 0
 
 
 def _warn_if_crowded(workers: int, threads: int, console: Console) -> None:

@@ -68,6 +68,9 @@ def _check_prediction(signature: Signature, where: str) -> None:
             where,
             "Write them so; batch has what @predict is given beside the state",
         )
+    scores, rows = signature.metrics[0].shape, signature.batch[0].shape[0]
+    if len(scores) != 2 or scores[0] != rows:
+        raise WorkloadError(f"the scores have shape {list(scores)}", where, f"Give one row of scores each: [{rows}, n]")
 
 
 def _read_json(path: Path) -> dict[str, Any]:
