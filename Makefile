@@ -7,7 +7,7 @@ EXTRAS := jax,dev,report
 # How long `make demo` searches.
 DEMO_FOR := 90s
 GEVO = $(PYTHON) -m gevo
-BENCHMARKS = families.py steps.py "steps.py --threads 2" vs_iree.py search_rate.py fuzz.py
+BENCHMARKS = families.py steps.py "steps.py --threads 2" vs_iree.py search_rate.py fuzz.py compare_search.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup data demo test bench lint clean
@@ -44,7 +44,7 @@ test: setup ## all tests that this machine can run
 	@$(PYTHON) -m workloads.data || echo "test: going on without it; tests that need Fashion-MNIST are skipped"
 	@$(PYTHON) -m pytest -q -n auto
 
-bench: setup ## the benchmarks, with tables and pictures in build/bench; about two hours, on a quiet machine
+bench: setup ## the benchmarks, with tables and pictures in build/bench; about three hours, on a quiet machine
 	@$(PYTHON) -m pip install -qq --disable-pip-version-check -e '.[bench]' \
 	  || echo "bench: going on without PyTorch or IREE; their columns are empty"
 	@for bench in $(BENCHMARKS); do echo "== $$bench"; $(PYTHON) benchmarks/$$bench || exit 1; done

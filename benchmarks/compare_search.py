@@ -27,12 +27,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import OUT, line, machine, picture
 from rich.progress import Progress
-from search_methods import METHODS
-from search_problems import Book, Cached, Problem, Spent, drawn, replayed, true_points
-from search_stats import against, curve, hypervolume
 
+from common import OUT, line, machine, picture
 from fitness.job import Context
 from fitness.pool import Pool
 from gevo.ir_child import in_child
@@ -40,6 +37,9 @@ from gevo.machine import cores
 from gevo.replay import Recording
 from gevo.selection import non_dominated
 from mlir_passes.space import Space
+from search_methods import METHODS
+from search_problems import Book, Cached, Problem, Spent, drawn, replayed, true_points
+from search_stats import against, curve, hypervolume
 from workloads.cache import cache_folder
 from workloads.prepare import prepare
 

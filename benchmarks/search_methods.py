@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 from deap import base, tools
-from search_problems import SLOTS, Book, Genes, Point, Problem
 
 from gevo.config import SearchConfig
 from gevo.search import Search
 from mlir_passes.space import Space
+from search_problems import SLOTS, Book, Genes, Point, Problem
 
 POPULATION = 28
 CHILDREN = 7  # lambda of (1+lambda): a quarter of a generation of the others

@@ -21,7 +21,7 @@ from mlir_passes.edits import Edit
 from mlir_passes.space import Space
 
 SLOTS = 6  # edits a genome of a drawn table has at most; random search draws up to as many everywhere
-ASKED = 50  # times the budget that a run may ask for what it knows before it ends as exhausted
+ASKED = 20  # times the budget that a run may ask for what it knows before it ends as exhausted
 
 Point = tuple[float, ...]
 Genes = Sequence[int]

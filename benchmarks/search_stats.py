@@ -64,4 +64,6 @@ def against(first: Sequence[float], others: dict[str, Sequence[float]]) -> dict[
 
 
 def _p(one: Sequence[float], two: Sequence[float]) -> float:
-    return float(mannwhitneyu(one, two, alternative="two-sided").pvalue)
+    tied = len({*one, *two}) < len(one) + len(two)
+    method = "asymptotic" if tied else "exact"  # the exact distribution knows no ties; the other corrects for them
+    return float(mannwhitneyu(one, two, alternative="two-sided", method=method).pvalue)

@@ -18,7 +18,7 @@ from gevo.genome import Genome
 from gevo.objectives import figure
 from gevo.replay import Recording, head_from_json, head_json
 from mlir_passes.edits import KINDS, Edit, edit_class
-from mlir_passes.space import Space, dangling
+from mlir_passes.space import Space
 
 DRAWN = 10  # candidates of each kind that are evaluated alone
 ALIKE = {"runtime_s": 0.02, "error": 0.002, "peak_bytes": 0.0, "energy_j": 0.002}  # a difference up to this part of
@@ -122,13 +122,13 @@ def read_part(part: Path) -> tuple[Recording, dict[int, Result]]:
 
 def _take(chosen: list[Candidate], order: Iterable[Candidate], number: int, space: Space) -> None:
     """Append the first `number` of `order` that are not there and apply after those that are."""
+    space = space.after(c.edit for c in chosen)
     for candidate in order:
         if number <= 0:
             return
-        edits = [c.edit for c in (*chosen, candidate)]
-        if candidate not in chosen and not dangling(space, edits):
+        if candidate not in chosen and candidate.edit.applies(space):
             chosen.append(candidate)
-            number -= 1
+            space, number = candidate.edit.extend(space), number - 1
 
 
 def _in_turns(found: Sequence[Candidate], rng: random.Random) -> list[Candidate]:

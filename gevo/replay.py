@@ -64,7 +64,7 @@ class Recording:
 
     def save(self, path: Path) -> None:
         """Write it as gzipped JSON; equal results are written once. Floats have 6 significant digits."""
-        texts = [_text(_rounded(_packed(result))) for result in self.results]
+        texts = [json.dumps(_rounded(_packed(result))) for result in self.results]
         programs = {text: index for index, text in enumerate(dict.fromkeys(texts))}
         head = {**head_json(self), "programs": [json.loads(text) for text in programs]}
         text = json.dumps({**head, "subsets": [programs[text] for text in texts]}, separators=(",", ":"))
@@ -162,7 +162,9 @@ def head_from_json(data: Mapping[str, Any]) -> Recording:
 def _packed(result: Result) -> dict[str, Any]:
     """A result without what only its own evaluation is described by: seconds of stages, cache hits, who answered."""
     kept = replace(result, stage_s={}, cache_hits=0, cache_misses=0, answered_by="").to_json()
-    return {name: value for name, value in kept.items() if value not in ("", 0, {})}
+    for name, measure in kept["objectives"].items():
+        kept["objectives"][name] = {key: v for key, v in measure.items() if v or key == "value"}
+    return {name: value for name, value in kept.items() if value or name == "outcome"}
 
 
 def _rounded(value: Any) -> Any:
