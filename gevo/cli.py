@@ -33,6 +33,10 @@ WORKERS = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Evaluations at a time; default: what cores - 1 can do.")
 ]
 
+CONFIRM = Annotated[
+    bool, typer.Option("--confirm/--no-confirm", help="At the end, measure the front again: see `gevo confirm`.")
+]
+
 # No rich mark-up in help: importing it costs 0.2 s, which is most of what `gevo --help` may take.
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True, add_completion=False)
 
@@ -76,6 +80,7 @@ def search(
     seed: Annotated[int, typer.Option(help="Same seed, same search, whatever the number of workers.")] = 0,
     population: Annotated[int, typer.Option(min=4, metavar="N", help="Genomes kept, and asked for a generation.")] = 28,
     name: Annotated[str, typer.Option(help="Name of the run; default: workload and time.")] = "",
+    confirm: CONFIRM = True,
     run_dir: RUN_DIR = Path("runs"),
 ) -> int:
     """Start a search.
@@ -115,7 +120,7 @@ def search(
     )
     stem = Path(workload.partition(":")[0]).stem
     folder = run_dir / (name or f"{stem}-{datetime.now():%Y%m%d-%H%M%S}")
-    return _commands().search(config, folder, _console())
+    return _commands().search(config, folder, _console(), confirm)
 
 
 @app.command()
@@ -125,6 +130,7 @@ def resume(
     evaluations: EVALUATIONS = 0,
     generations: GENERATIONS = 0,
     workers: WORKERS = None,
+    confirm: CONFIRM = True,
     run_dir: RUN_DIR = Path("runs"),
 ) -> int:
     """Go on with a run that stopped, or give it more.
@@ -137,7 +143,9 @@ def resume(
     Example:
       gevo resume night --for 2h
     """
-    return _commands().resume(_find(run, run_dir), _budget(time, evaluations, generations), workers, _console())
+    return _commands().resume(
+        _find(run, run_dir), _budget(time, evaluations, generations), workers, _console(), confirm
+    )
 
 
 @app.command()
@@ -199,6 +207,33 @@ def tune(
 
 
 @app.command()
+def train(
+    workload: Annotated[str, typer.Argument(help="A shipped name, file.py:object, or file.mlir.")],
+    steps: Annotated[int, typer.Option(min=0, metavar="N", help="Steps; default: the workload's own.")] = 0,
+    epochs: Annotated[int, typer.Option(min=0, metavar="N", help="Instead of steps: passes over the data.")] = 0,
+    threads: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Cores that work at a step; results stay the same, bit for bit.")
+    ] = 1,
+    seed: Annotated[int, typer.Option(help="Of the initial state and of the order of the batches.")] = 0,
+) -> int:
+    """Train a workload and keep what it learned.
+
+    \b
+    A prediction needs weights: mobilenet_predict has those of mobilenet_training.
+    This trains a workload's step as it is, with its own compiled program, and
+    keeps the state in gevo's cache, where workloads.trained(...) finds it. It
+    keeps it whole or not at all; training again replaces it. The same seed gives
+    the same bytes on one CPU.
+
+    \b
+    Example:
+      gevo train mobilenet_training --threads 2
+      gevo search mobilenet_predict --for 2h
+    """
+    return _commands().train(workload, steps, epochs, threads, seed, _console())
+
+
+@app.command()
 def status(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Name of a run, or its folder.")] = "",
     run_dir: RUN_DIR = Path("runs"),
@@ -217,19 +252,63 @@ def status(
 
 
 @app.command()
+def confirm(
+    run: RUN,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Records; default: the front.")] = None,
+    top: Annotated[int, typer.Option(min=1, metavar="N", help="Of the front, the best N, spread over it.")] = 24,
+    everything: Annotated[bool, typer.Option("--all", help="All of the front.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Measure also what is confirmed.")] = False,
+    workers: WORKERS = None,
+    run_dir: RUN_DIR = Path("runs"),
+) -> int:
+    """Measure the best variants again, on data that the search never saw.
+
+    \b
+    A search tries thousands of variants and keeps the best figures, so some of
+    them are luck. This times each one again, paired with the base, in six
+    processes at different moments, trains it from new seeds, and scores it on
+    the test data, for variant and base alike.
+    \b
+      holds       its gains over the base are there, or one that suffices
+      lucky       its gain is not there: no faster, or by no more than noise
+      overfitted  its gain in error is lost on test data, or its loss larger
+      failed      evaluated again, it did not end well
+    \b
+    What does not hold leaves the front. `search` does this at its end for as
+    much of the front as a tenth of its time suffices for. What is found stands
+    in confirmed.json in the run's folder; the search never reads it. Ctrl-C
+    keeps what is done; a second call measures what is missing.
+
+    \b
+    Example:
+      gevo confirm night
+      gevo confirm night r0042 fastest
+    """
+    from gevo.confirm_command import EVERY
+
+    count = EVERY if everything else top
+    return _commands().confirm(_find(run, run_dir), ids or [], count, again, workers, _console())
+
+
+@app.command()
 def front(
     run: RUN,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .pdf or .svg.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Keep what does not hold among them.")] = False,
     run_dir: RUN_DIR = Path("runs"),
 ) -> None:
     """Show the best trade-offs found, against the base.
 
     \b
+    What was confirmed has its figures measured again beside those of the
+    search; what does not hold is listed below, with the reason.
+
+    \b
     Example:
       gevo front night --plot front.png
     """
-    _commands().show_front(_find(run, run_dir), as_json, plot, _console())
+    _commands().show_front(_find(run, run_dir), as_json, plot, _console(), everything)
 
 
 @app.command()
@@ -248,6 +327,49 @@ def show(
       gevo show night r0042 --rerun
     """
     _commands().show(_find(run, run_dir), record, rerun, _console())
+
+
+@app.command()
+def explain(
+    run: RUN,
+    record: Annotated[str, typer.Argument(metavar="[ID]", help="A record, as `gevo show` takes it.")] = "",
+    operators: Annotated[bool, typer.Option("--operators", help="Which kinds of edits paid in this run.")] = False,
+    page: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write it as one page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    time: FOR = "",
+    rounds: Annotated[int, typer.Option(min=3, metavar="N", help="Evaluations of each variant.")] = 5,
+    run_dir: RUN_DIR = Path("runs"),
+) -> int:
+    """Say why a variant is what it is: which edits matter, and what each does.
+
+    \b
+    Edits that change no objective beyond noise are taken away. What is left is
+    measured one by one, alone and in the variant, and pair by pair; then it is
+    said in words, and the ops that changed are shown with the lines of your
+    source. Each variant is evaluated --rounds times, each time trained from
+    another seed and timed anew, so this takes minutes.
+    \b
+    What is evaluated is kept in the run's folder: a second call is instant, and
+    after Ctrl-C or --for it goes on where it stopped.
+    --operators needs no evaluation: it counts from the records how often each
+    kind of edit was tried, was valid, changed nothing, and gained how much.
+
+    \b
+    Example:
+      gevo explain night fastest --html why.html
+      gevo explain night --operators
+    """
+    from gevo.units import parse_duration
+
+    try:
+        seconds = parse_duration(time) if time else 0.0
+    except ValueError as error:
+        raise CampaignError(str(error), "--for") from error
+    if not operators and not record:
+        raise CampaignError("no record", "explain", "Give its id, such as r0042 or fastest, or --operators")
+    if operators:
+        return _commands().explain_operators(_find(run, run_dir), as_json, _console())
+    return _commands().explain(_find(run, run_dir), record, seconds, rounds, page, as_json, _console())
 
 
 @app.command()

@@ -117,6 +117,30 @@ def tune(workload: str, seconds: float, seed: int, again: bool, console: Console
     return 0
 
 
+def train(workload: str, steps: int, epochs: int, threads: int, seed: int, console: Console) -> int:
+    """Train a workload's base, print its error and keep its state; returns the exit code."""
+    from gevo.train import Course, keep_trained, open_training, steps_of
+    from gevo.train import train as learn
+    from gevo.train_view import TrainView
+
+    console.print(f"Preparing {workload}", highlight=False)
+    bench = open_training(workload)
+    course = Course(steps_of(bench, steps, epochs), seed, threads)
+    console.print(f"Training {course.steps} steps. Ctrl-C stops it and keeps nothing of it", highlight=False)
+    view, begun = TrainView(console, course.steps), monotonic()
+    try:
+        with view, _term_as_interrupt():
+            learned = learn(bench, course, view)
+    except KeyboardInterrupt:
+        console.print(f"Stopped at step {view.done}; nothing was kept", highlight=False)
+        return INTERRUPTED
+    path, took = keep_trained(bench, learned), span(monotonic() - begun)
+    errors = ", ".join(f"{split} {error:.4f}" for split, error in learned.error.items())
+    console.print(f"Trained {course.steps} steps from seed {seed} in {took}; error: {errors}", highlight=False)
+    console.print(f"Kept in {path}", highlight=False, soft_wrap=True)
+    return 0
+
+
 def resume(folder: Path, more: Budget, workers: int | None, console: Console, confirm: bool = True) -> int:
     """Go on where a campaign stopped: to its own budget, or by `more`."""
     from fitness.pool import Pool

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from fitness.job import Context
+from gevo import confirmed
 from gevo.errors import CampaignError, Unwritable
 from gevo.ir_child import in_child
 from gevo.record import Record
@@ -26,12 +27,15 @@ def export(run: Run, context: Context, record: Record, to: Path) -> None:
         to.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Unwritable(f"cannot be made: {error.strerror}", to, "Give a folder you may write to with --to") from error
+    known = confirmed.load(run.folder)
+    row = known.of(record) if known is not None else None
     extra = {
         "run": run.folder.name,
         "record": record.id,
         "workload": run.manifest["config"]["workload"],
         "objectives": {name: asdict(measure) for name, measure in record.result.objectives.items()},
         "runtime_ratio": record.result.runtime_ratio if "runtime_s" in record.result.objectives else None,
+        "confirmed": row.to_json() if row is not None else None,
         "base": {name: run.manifest["base"][name] for name in run.manifest["config"]["objectives"]},
         "threads": context.threads,
         "machine": run.manifest["machine"],

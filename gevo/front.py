@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gevo.confirmed import Confirmation, Confirmed
 from gevo.errors import ExtraMissing, RunDamaged
 from gevo.objectives import figure, point
 from gevo.record import Record, versus
@@ -20,6 +21,8 @@ class Front:
     """Non-dominated records by the first objective, the base, and how each objective was measured.
 
     base_on_front: whether nothing found so far dominates the base.
+    confirmation: of the run, None if nothing of it was confirmed. confirmed: the members' rows of it, by id.
+    left: records that were on the front of the search and do not hold.
     """
 
     objectives: tuple[str, ...]
@@ -27,6 +30,9 @@ class Front:
     members: tuple[Record, ...]
     methods: dict[str, str]
     base_on_front: bool
+    confirmation: Confirmation | None = None
+    confirmed: Mapping[str, Confirmed] = field(default_factory=dict[str, Confirmed])
+    left: tuple[Record, ...] = ()
 
     @property
     def rows(self) -> tuple[Record, ...]:
@@ -44,12 +50,15 @@ class Front:
             "methods": self.methods,
             "base": self.base.id,
             "base_on_front": self.base_on_front,
+            "confirmation": None if self.confirmation is None else self.confirmation.about(),
             "records": [self._row(r) for r in self.rows],
+            "left": [self._row(r) for r in self.left],
         }
 
     def _row(self, record: Record) -> dict[str, Any]:
         measures = {name: asdict(record.result.objectives[name]) for name in self.objectives}
         for name, measure in measures.items():
+            del measure["each"]  # a record keeps the mean only
             ratio = self.ratio(record, name)
             measure["ratio"] = ratio if ratio == ratio else None
         return {
@@ -57,12 +66,22 @@ class Front:
             "base": record is self.base,
             "edits": record.genome.size,
             "objectives": measures,
+            "confirmed": self.confirmed[record.id].to_json() if record.id in self.confirmed else None,
             "genome": record.genome.to_json(),
         }
 
 
-def front(records: Sequence[Record], objectives: Sequence[str], floors: Mapping[str, float]) -> Front | None:
+def front(
+    records: Sequence[Record],
+    objectives: Sequence[str],
+    floors: Mapping[str, float],
+    confirmation: Confirmation | None = None,
+    everything: bool = False,
+) -> Front | None:
     """The front of all valid records; None while there is no base record.
+
+    What `confirmation` says does not hold leaves the front, with all records of the same program; `everything` keeps
+    it. Members stand as the search measured them: confirmed and other records are compared by the same figures.
 
     Of records that rank the same, the one with the fewest edits stays, then the oldest; so a neutral edit never
     stands beside the base. Raises RunDamaged if the records measure energy in more than one way.
@@ -74,8 +93,13 @@ def front(records: Sequence[Record], objectives: Sequence[str], floors: Mapping[
     if base is None:
         return None
     _refuse_mixed_energy(valid, objectives)
+    rows = {r.id: row for r in valid if confirmation is not None and (row := confirmation.of(r)) is not None}
+    left = () if everything else tuple(r for r in valid if r.id in rows and rows[r.id].bad and not r.is_base)
+    gone = {r.id for r in left}
     best: dict[tuple[float, ...], Record] = {}
     for record in valid:
+        if record.id in gone:
+            continue
         at = point(record.result, objectives, floors)
         if at not in best or record.genome.size < best[at].genome.size:
             best[at] = record
@@ -83,12 +107,27 @@ def front(records: Sequence[Record], objectives: Sequence[str], floors: Mapping[
     members = [best[points[i]] for i in non_dominated(points)]
     members.sort(key=lambda r: (figure(r.result, objectives[0]), r.id))
     methods = {name: base.result.objectives[name].method for name in objectives}
-    return Front(tuple(objectives), base, tuple(members), methods, base in members)
+    return Front(
+        objectives=tuple(objectives),
+        base=base,
+        members=tuple(members),
+        methods=methods,
+        base_on_front=base in members,
+        confirmation=confirmation,
+        confirmed=rows,
+        left=tuple(r for r in left if confirmation is not None and r.id in confirmation.rows),
+    )
 
 
-def table(front: Front, name: str) -> Table:
-    """The front as a rich table: each value with its ratio to the base, or its difference for the error."""
+def table(front: Front, name: str, wide: bool = False) -> Table:
+    """The front as a rich table: each value with its ratio to the base, or its difference for the error.
+
+    wide: with what was measured again beside it.
+    """
     from rich.table import Table
+
+    from gevo.confirm_table import cells as again
+    from gevo.confirm_table import reason, titles
 
     count = len(front.members)
     title = f"Front of {name}: {count} variant{'s' if count != 1 else ''} that no other dominates"
@@ -106,9 +145,16 @@ def table(front: Front, name: str) -> Table:
     table.add_column("edits", justify="right", no_wrap=True)
     for objective in front.objectives:
         table.add_column(objective, justify="right", no_wrap=True)
+    beside = titles(front) if wide and front.confirmation is not None else []
+    for title in beside:
+        table.add_column(title, justify="right", no_wrap=True)
+    if beside:
+        table.add_column("verdict", overflow="fold", min_width=8)
     for record in front.rows:
         is_base = record is front.base
         cells = [versus(record, front.base, objective) for objective in front.objectives]
+        if beside:
+            cells += [*again(front, record), "" if is_base else reason(front.confirmed.get(record.id))]
         label = f"{record.id} base" if is_base else record.id
         stored = "" if record.genome.storage == "f32" else f" {record.genome.storage}"
         table.add_row(label, f"{len(record.genome.edits)}{stored}", *cells, style="bold" if is_base else "")
@@ -136,6 +182,10 @@ def plot(front: Front, path: Path, title: str) -> None:
     for panel, other in zip(panels[0], others, strict=True):
         spots = [(_height(front, r, first), _height(front, r, other)) for r in front.members if r is not front.base]
         panel.scatter(*(zip(*spots, strict=True) if spots else ([], [])), s=18, color="#1f77b4", label="front")
+        _plot_confirmed(panel, front, first, other)
+        gone = [(_height(front, r, first), _height(front, r, other)) for r in front.left]
+        if gone:
+            panel.scatter(*zip(*gone, strict=True), s=24, marker="x", color="#999999", label="does not hold")
         panel.scatter(_height(front, front.base, first), _height(front, front.base, other), marker="*", s=110,
                       color="#d62728", label="base")  # fmt: skip
         panel.set_xlabel(_axis(first))
@@ -146,6 +196,26 @@ def plot(front: Front, path: Path, title: str) -> None:
     drawing.tight_layout()
     drawing.savefig(path, dpi=120)
     pyplot.close(drawing)
+
+
+def _plot_confirmed(panel: Any, front: Front, first: str, other: str) -> None:
+    """Confirmed members where they were measured again: the ratio of runtime, and the error on test data."""
+    rows = [(r, front.confirmed[r.id]) for r in front.members if r.id in front.confirmed and r is not front.base]
+    spots = [(_again(front, r, row, first), _again(front, r, row, other)) for r, row in rows if row.verdict]
+    if not spots:
+        return
+    (x, x_low, x_high), (y, y_low, y_high) = (zip(*side, strict=True) for side in zip(*spots, strict=True))
+    panel.errorbar(x, y, xerr=(x_low, x_high), yerr=(y_low, y_high), fmt="o", ms=4, lw=1, capsize=2,
+                   color="#2ca02c", label="confirmed")  # fmt: skip
+
+
+def _again(front: Front, record: Record, row: Confirmed, objective: str) -> tuple[float, float, float]:
+    """Where a confirmed record is drawn, and the parts of its error bar below and above."""
+    if objective == "runtime_s" and row.ratio is not None:
+        return row.ratio.value, row.ratio.value - row.ratio.low, row.ratio.high - row.ratio.value
+    if objective == "error" and row.error is not None and row.difference is not None:
+        return row.error, row.difference.half, row.difference.half
+    return _height(front, record, objective), 0.0, 0.0
 
 
 def _height(front: Front, record: Record, objective: str) -> float:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+from gevo.confirmed import Confirmation, Verdict, load
 from gevo.errors import NotFound
+from gevo.front import Front
 from gevo.objectives import figure
 from gevo.record import Record
 from gevo.store import Run
@@ -15,7 +20,8 @@ def pick(run: Run, wanted: str) -> Record:
     """The record `wanted` names: an id, a key, "base", or a word of `BEST`, which never costs accuracy.
 
     "fastest" is the valid record with the least runtime among those with no more error than the base; where
-    several are equal in that, the one with the least error. Raises NotFound.
+    several are equal in that, the one with the least error. What was confirmed comes before what was not: once a
+    record that fits holds, only such are picked, by what they were confirmed as. Raises NotFound.
     """
     if wanted != BASE and wanted not in BEST:
         return run.record(wanted)
@@ -28,7 +34,60 @@ def pick(run: Run, wanted: str) -> Record:
     objective, objectives = BEST[wanted], run.manifest["config"]["objectives"]
     if objective not in objectives:
         raise NotFound(f"this run did not measure {objective}", run.folder, f"It has {', '.join(objectives)}")
-    if "error" not in objectives:
-        return min(records, key=lambda r: figure(r.result, objective))
-    fit = [r for r in records if r.value("error") <= base.value("error")]
-    return min(fit, key=lambda r: (figure(r.result, objective), r.value("error")))
+    return best(records, base, objective, load(run.folder))
+
+
+def best(records: Sequence[Record], base: Record, objective: str, found: Confirmation | None) -> Record:
+    """The record that is least in `objective` among those with no more error than the base, on validation data and,
+    where they are confirmed, on test data; the base is one of them."""
+    scored = "error" in base.result.objectives
+    fit = [r for r in records if not scored or r.value("error") <= base.value("error")]
+    fit = [r for r in fit if found is None or not found.bad(r)]
+    holding = [r for r in fit if not r.is_base and found is not None and _holds(r, found)]
+    if holding:
+        fit = [base, *holding]
+    return min(fit, key=lambda r: (_figure(r, objective, found), r.value("error") if scored else 0.0))
+
+
+def best_first(front: Front, found: Confirmation | None = None) -> list[Record]:
+    """All members of a front: the best in each objective without more error than the base, then always the one that
+    lies farthest from those before it, in shares of the front's extent; so the first few show what the front spans."""
+    members = list(front.members)
+    if not members:
+        return []
+    candidates = members if front.base in members else [*members, front.base]
+    words = [objective for objective in BEST.values() if objective in front.objectives]
+    first = [best(candidates, front.base, objective, found) for objective in words]
+    ordered = list(dict.fromkeys(r.id for r in first if r in members)) or [members[0].id]
+    by_id, places = {r.id: r for r in members}, _places(members, front.objectives)
+    away = {r.id: min(math.dist(places[r.id], places[i]) for i in ordered) for r in members if r.id not in ordered}
+    while away:
+        farthest = max(away, key=lambda i: away[i])
+        ordered.append(farthest)
+        del away[farthest]
+        away = {i: min(d, math.dist(places[i], places[farthest])) for i, d in away.items()}
+    return [by_id[i] for i in ordered]
+
+
+def _holds(record: Record, found: Confirmation) -> bool:
+    """Whether it was confirmed, with no more error than the base on test data either as far as anyone can tell."""
+    row = found.of(record)
+    return row is not None and row.verdict is Verdict.HOLDS and (row.difference is None or row.difference.low <= 0.0)
+
+
+def _figure(record: Record, objective: str, found: Confirmation | None) -> float:
+    row = found.of(record) if found is not None else None
+    if objective == "runtime_s" and row is not None and row.ratio is not None:
+        return row.ratio.value
+    return figure(record.result, objective)
+
+
+def _places(members: Sequence[Record], objectives: Sequence[str]) -> dict[str, list[float]]:
+    """Each member's figures, from 0 at the least to 1 at the greatest of all."""
+    places: dict[str, list[float]] = {r.id: [] for r in members}
+    for objective in objectives:
+        figures = [figure(r.result, objective) for r in members]
+        low, extent = min(figures), max(figures) - min(figures)
+        for record, value in zip(members, figures, strict=True):
+            places[record.id].append((value - low) / extent if extent else 0.0)
+    return places

@@ -1,0 +1,127 @@
+"""What the records of a run are confirmed with: seeds and data that the search did not use, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fitness.job import Context, Timing
+from gevo.confirmed import FILE, Confirmation, utc_now
+from gevo.errors import RunDamaged
+from gevo.machine import machine
+from gevo.record import Record
+from workloads.workload import PreparedWorkload
+
+SPLIT = "test"
+REPETITIONS = 6  # the first number whose least and greatest hold the median at 95 %
+WINDOW_S = 0.001  # twice the search's
+TIMED_S = 0.3  # of windows in a repetition, as many pairs as fit
+LEAST_PAIRS, MOST_PAIRS = 30, 100
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a run's records are confirmed with.
+
+    search_seeds, seeds: of the trainings in the search, and now. rows: of the validation and the test split, 0 where
+    the error is no share of rows.
+    """
+
+    context: Context
+    base: Record
+    objectives: tuple[str, ...]
+    floors: Mapping[str, float]
+    search_seeds: tuple[int, ...]
+    seeds: tuple[int, ...]
+    rows: Mapping[str, int]
+    method: str
+    shuffle: int = 0
+    workers: int = 1
+
+    @property
+    def timed(self) -> bool:
+        return "runtime_s" in self.objectives
+
+    @property
+    def scored(self) -> bool:
+        return "error" in self.objectives
+
+    @property
+    def timing(self) -> Timing:
+        """Of one repetition."""
+        pair_s = 2 * max(WINDOW_S, self.base.value("runtime_s"))
+        pairs = min(MOST_PAIRS, max(LEAST_PAIRS, round(TIMED_S / pair_s)))
+        return Timing(rounds=pairs, least=pairs, window_s=WINDOW_S)
+
+    def expected_s(self, record: Record) -> float:
+        """Roughly what a record takes, by what its evaluation took, or the base's where another answered for it."""
+        spent = record.result.stage_s if record.result.stage_s.get("check") else self.base.result.stage_s
+        making = sum(s for name, s in spent.items() if name not in ("quality", "timing"))
+        scoring = making + spent.get("quality", 0.0) * len(self.seeds) / max(1, len(self.search_seeds))
+        pair_s = 2 * max(WINDOW_S, record.value("runtime_s")) if self.timed else 0.0
+        timing = REPETITIONS * (making + self.timing.rounds * pair_s) if self.timed else 0.0
+        return timing + (scoring / self.workers if self.scored else 0.0)
+
+
+def setup(manifest: Mapping[str, Any], context: Context, base: Record, workers: int = 1) -> Setup:
+    """What the records of the run with this manifest are confirmed with."""
+    signature = PreparedWorkload.load(Path(context.prepared)).signature
+    rule, config = signature.quality, manifest["config"]
+    trains = not signature.is_prediction
+    seeds = (_fresh_seeds(Path(context.prepared), rule.seeds) if trains else ()) or rule.seeds
+    counted = "error" in config["objectives"] and rule.kind == "accuracy"
+    rows = {name: _rows(context, name) if counted else 0 for name in ("validation", SPLIT)}
+    told = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+    again = "" if set(seeds) - set(rule.seeds) else ", as in the search: the workload has no other initial state"
+    method = f"{rule.kind} on {SPLIT}, {f'{rule.steps} steps, {told}{again}' if trains else 'one state'}"
+    return Setup(
+        context=context,
+        base=base,
+        objectives=tuple(config["objectives"]),
+        floors=manifest["floors"],
+        search_seeds=rule.seeds,
+        seeds=seeds,
+        rows=rows,
+        method=method,
+        shuffle=config["seed"],
+        workers=workers,
+    )
+
+
+def begin(this: Setup, earlier: Confirmation | None, folder: Path) -> Confirmation:
+    """The confirmation to go on with: `earlier` if its figures compare with new ones; raises RunDamaged if not."""
+    methods = {
+        **({"runtime_s": _timing_method(this)} if this.timed else {}),
+        **({"error": this.method} if this.scored else {}),
+    }
+    if earlier is None:
+        return Confirmation(utc_now(), machine(), SPLIT, this.seeds, methods, rows_scored=this.rows[SPLIT])
+    here = machine()
+    if earlier.machine["cpu"] != here["cpu"] and this.timed:
+        raise RunDamaged(
+            f"it was begun on {earlier.machine['cpu']}, this is {here['cpu']}: their times do not compare",
+            folder / FILE,
+            "Measure all of it here with --again",
+        )
+    if earlier.seeds != this.seeds or dict(earlier.methods) != methods:
+        raise RunDamaged("it was measured in another way than this gevo does", folder / FILE, "Measure with --again")
+    return earlier
+
+
+def _timing_method(this: Setup) -> str:
+    return (
+        f"median of {REPETITIONS} processes' median ratios to base, {this.timing.rounds} window pairs of "
+        f"{WINDOW_S * 1e3:g} ms each, in random order; interval from the least to the greatest"
+    )
+
+
+def _fresh_seeds(prepared: Path, used: Sequence[int]) -> tuple[int, ...]:
+    """Seeds that the workload has an initial state for and that the search did not use."""
+    known = sorted(int(path.stem.removeprefix("init_")) for path in prepared.glob("init_*.npz"))
+    return tuple(seed for seed in known if seed not in used)
+
+
+def _rows(context: Context, split: str) -> int:
+    return len(PreparedWorkload.load(Path(context.prepared)).split(split)[0])

@@ -1,0 +1,61 @@
+"""What a record that was measured again came to: a verdict with its reason in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from gevo.confirmed import Verdict
+from gevo.intervals import Estimate
+from gevo.objectives import point
+from gevo.record import Record
+
+MATERIAL = 0.01  # an exact gain under this share of the base's is no reason of its own to be on a front
+KEPT = {"runtime_s": "faster", "peak_bytes": "less memory", "energy_j": "less energy", "error": "less error"}
+
+
+def judge(
+    record: Record,
+    base: Record,
+    objectives: Sequence[str],
+    floors: Mapping[str, float],
+    ratio: Estimate | None,
+    difference: Estimate | None,
+    validation: Estimate | None,
+) -> tuple[Verdict, str]:
+    """The verdict on a record by what was measured again; what was not (None) counts as the search found it.
+
+    ratio: of its runtime to the base's. difference: of its error to the base's on the held-out split; validation: the
+    same as the search saw it. A gain of runtime is there if its whole interval is below 1, one of error if its whole
+    interval is below 0. Memory and modelled energy are exact: they are as the search found them. A record holds if
+    all its gains are there, or one that is worth as much as `MATERIAL`.
+    """
+    worse = _worse_on_test(difference, validation)
+    if worse:
+        return Verdict.OVERFITTED, worse
+    own, of_base = (point(r.result, objectives, floors) for r in (record, base))
+    gains = {n: 1.0 - a / b for n, a, b in zip(objectives, own, of_base, strict=True) if a < b}
+    lost: dict[str, str] = {}
+    if "runtime_s" in gains and ratio is not None and ratio.high >= 1.0:
+        lost["runtime_s"] = "no faster when timed again"
+    if "error" in gains and difference is not None and difference.high >= 0.0:
+        gone = difference.value >= 0.0 or not difference.level
+        lost["error"] = "no less error on test" if gone else "less error on test by no more than noise"
+    small = {name for name in ("peak_bytes", "energy_j") if gains.get(name, 1.0) < MATERIAL}
+    kept = [f"{KEPT[n]}{f' by under {MATERIAL:.0%}' if n in small else ''}" for n in gains if n not in lost]
+    words = "; ".join([*kept, *lost.values()])
+    if not lost or gains.keys() - lost.keys() - small:
+        return Verdict.HOLDS, words or "as good as the base"
+    overfitted = "runtime_s" not in lost and lost["error"].startswith("no ")
+    return (Verdict.OVERFITTED if overfitted else Verdict.LUCKY), words
+
+
+def _worse_on_test(test: Estimate | None, validation: Estimate | None) -> str:
+    """Why the error grew clearly more on test than the search could see; "" if it did not, or nobody can tell."""
+    if test is None or validation is None or not test.level:
+        return ""
+    seen = max(validation.value, 0.0)  # a smaller gain is a gain, so only a loss counts
+    margin = math.hypot(test.half, validation.half if seen else 0.0)
+    if test.value - seen <= margin:
+        return ""
+    return f"error {test.value:+.4f} on test, {validation.value:+.4f} on validation"
