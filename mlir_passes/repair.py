@@ -1,22 +1,28 @@
 """An editor over a numbered step: looks sites up, repairs operands so that any value fits any place.
 
-The resizing follows mlir-mutate (centred crop, centred pad, broadcast of missing leading dims), with the
-choices written in the edit, so that a replay is exact.
+What it inserts has no site. Some of it stands in for an op's result (a factor, a rounding): all that read the result
+then read that, the name of the result means it, and it goes where its op goes.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from mlir import ir
 from mlir.dialects import linalg
 
+from mlir_passes.affine import linear
 from mlir_passes.edits.base import Use
+from mlir_passes.edits.loops import Linear, Run, part_of
+from mlir_passes.elementwise import rounded, scaled, sliced
 from mlir_passes.errors import EditDoesNotApply
+from mlir_passes.inner import Body, read_body
 from mlir_passes.ir_tools import is_block_argument, operations, producer, set_site, site_of, tensor_type
+from mlir_passes.resize import resize
 from mlir_passes.sites import rewirable, value_table
-from mlir_passes.space import TensorType
+from mlir_passes.storage import check_storage
 
 
 class Editor:
@@ -26,6 +32,8 @@ class Editor:
         self._block = block
         self._ops = {site_of(op): op for op in operations(block)[:-1]}
         self._values = value_table(block)
+        self._stand_ins: dict[str, list[Any]] = {}  # by site, in order
+        self._bodies: dict[str, Body] = {}
 
     def op(self, site: str) -> Any:
         """The op at `site`; raises EditDoesNotApply where an earlier edit removed it."""
@@ -33,156 +41,216 @@ class Editor:
             raise EditDoesNotApply("edit", f"no op at {site}")
         return self._ops[site]
 
-    def rewirable(self, op: Any) -> list[int]:
-        return rewirable(op)
+    def value(self, name: str) -> Any:
+        """The value that `name` means; raises EditDoesNotApply where there is none."""
+        if name not in self._values:
+            raise EditDoesNotApply("edit", f"no value {name}")
+        return self._values[name]
 
-    def clone(self, site: str, new_site: str, before: str) -> Any:
-        """A copy of the op at `site` placed just before the op at `before`, numbered `new_site`."""
+    def body(self, site: str) -> Body:
+        """The body of the linalg.generic at `site`; raises EditDoesNotApply for another op."""
+        op = self.op(site)
+        if op.name != "linalg.generic":
+            raise EditDoesNotApply("edit", f"{site} is a {op.name}, which has no body to edit")
+        if site not in self._bodies:
+            self._bodies[site] = read_body(op)
+        return self._bodies[site]
+
+    def clone(self, site: str, new_site: str, before: str, uses: Sequence[Use]) -> Any:
+        """A copy of the op at `site` placed just before the op at `before`, numbered `new_site`, that reads `uses`."""
         source, place = self.op(site), self.op(before)
+        slots = rewirable(source)
+        if len(slots) != len(uses):
+            raise EditDoesNotApply("edit", f"{site} reads {len(slots)} tensors, and {len(uses)} are given")
         new = source.clone(ip=ir.InsertionPoint(place)).operation
-        for index, operand in enumerate(new.operands):
-            storage = producer(operand)
-            if storage is not None and storage.name == "tensor.empty":
-                new.operands[index] = storage.clone(ip=ir.InsertionPoint(new)).results[0]
+        self._bring_storage(new)
         set_site(new, new_site)
         self._ops[new_site] = new
+        if site in self._bodies:
+            self._bodies[new_site] = self._bodies[site].of_clone(source, new)
         for index, result in enumerate(new.results):
             self._values[f"{new_site}#{index}"] = result
+        for slot, use in zip(slots, uses, strict=True):
+            new.operands[slot] = self.fitted(use, new.operands[slot].type, before=new)
         return new
+
+    def rewire(self, site: str, slot: int, use: Use) -> None:
+        """Let operand `slot` of an op be `use`."""
+        op = self.op(site)
+        op.operands[slot] = self.fitted(use, op.operands[slot].type, before=op)
 
     def replace_value(self, name: str, new: Any) -> None:
         """Give every use of `name` the value `new`; names that meant the old value mean `new` from here on."""
         old = self._values[name]
         old.replace_all_uses_with(new)
-        self._values.update({other: new for other, value in self._values.items() if value == old})
+        self._rename(old, new)
 
-    def erase(self, site: str) -> None:
-        """Remove an op without uses."""
-        op = self._ops.pop(site)
-        if any(True for result in op.results for _ in result.uses):
-            raise EditDoesNotApply("edit", f"{site} is still used")
-        op.erase()
+    def remove(self, site: str, instead: Sequence[Use]) -> None:
+        """Remove the op at `site`; `instead` has a use for each result, what is left over must have no uses."""
+        op = self.op(site)
+        for index, use in enumerate(instead):
+            name = f"{site}#{index}"
+            self.replace_value(name, self.fitted(use, self.value(name).type, before=op))
+        for gone in [*reversed(self._stand_ins.pop(site, [])), op]:
+            if any(True for result in gone.results for _ in result.uses):
+                raise EditDoesNotApply("edit", f"{site} is still used")
+            gone.erase()
+        del self._ops[site]
+        self._bodies.pop(site, None)
+
+    def bypass(self, name: str, use: Use) -> None:
+        """Give every use of `name` another value; the name keeps its meaning."""
+        op, old = self.op(name.partition("#")[0]), self.value(name)
+        old.replace_all_uses_with(self.fitted(use, old.type, before=op))
+
+    def scale(self, name: str, factor: float) -> None:
+        """Multiply a value by a constant for everything that reads it."""
+        old = self._checked(name)
+        with self._after(old):
+            self._stand_in(name, old, [scaled(old, factor)])
+
+    def scale_operand(self, site: str, slot: int, factor: float) -> None:
+        """Multiply what an op reads as operand `slot` by a constant."""
+        op = self.op(site)
+        with ir.InsertionPoint(op), ir.Location.unknown(op.context):
+            op.operands[slot] = scaled(op.operands[slot], factor)
+
+    def round(self, name: str, element: str) -> None:
+        """Round a value to a narrower type for everything that reads it; raises PassError where this CPU cannot."""
+        check_storage(element)
+        old = self._checked(name)
+        with self._after(old):
+            self._stand_in(name, old, list(rounded(old, element)))
+
+    def shrink(self, site: str, run: Run) -> int:
+        """Let a loop of a linalg op run over a part of its range; how many iterations it had."""
+        op = self.op(site)
+        maps = [ir.AffineMapAttr(m).value for m in linalg.get_indexing_maps(op) or []]  # pyright: ignore[reportAttributeAccessIssue]
+        shapes = [list(ir.RankedTensorType(v.type).shape) for v in op.operands] if maps else []
+        forms = [[linear(e.maybe_downcast()) for e in m.results] for m in maps]
+        known: list[list[Linear]] = [[f for f in form if f is not None] for form in forms]
+        if not forms or known != forms or run.loop >= maps[0].n_dims:
+            raise EditDoesNotApply("edit", f"{site} has no loop {run.loop} that could be shrunk")
+        sizes = _trips(known, shapes, maps[0].n_dims)
+        parts = [part_of(form, shape, sizes, run) for form, shape in zip(known, shapes, strict=True)]
+        if run.offset + (run.count - 1) * run.stride >= sizes[run.loop] or any(p is None for p in parts):
+            raise EditDoesNotApply("edit", f"loop {run.loop} of {site} cannot run over {run}")
+        with ir.InsertionPoint(op), ir.Location.unknown(op.context):
+            for index, part in enumerate(p for p in parts if p is not None):
+                op.operands[index] = sliced(op.operands[index], part)
+                maps[index] = _map(part.map, maps[index]) if list(part.map) != known[index] else maps[index]
+        if op.name == "linalg.generic":
+            op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps], op.context)
+        return sizes[run.loop]
+
+    def move(self, site: str, before: str, operands: Sequence[tuple[int, Use]], instead: Use | None) -> None:
+        """Put the op at `site` just before the op at `before`, with new values for some operands; what reads its
+        result before that place gets `instead`."""
+        op, place = self.op(site), self.op(before)
+        if instead is not None and op.is_before_in_block(place):
+            result = self.value(f"{site}#0")
+            new = self.fitted(instead, result.type, before=op)
+            mine = self._stand_ins.get(site, [])
+            for owner, index in _uses(result):
+                if owner not in mine and self._outer(owner).is_before_in_block(place):
+                    owner.operands[index] = new
+        for slot, use in operands:
+            op.operands[slot] = self.fitted(use, op.operands[slot].type, before=place)
+        for each in [op, *self._stand_ins.get(site, [])]:
+            each.move_before(place)
+        self._bring_storage(op)
+
+    def exchange(self, one: str, two: str) -> None:
+        """Let what reads `one` behind the op that makes `two` read `two`, and the other way round."""
+        first, second = self.value(one), self.value(two)
+        if first.type != second.type or is_block_argument(second):
+            raise EditDoesNotApply("edit", f"{one} and {two} cannot be exchanged")
+        last = second.owner.operation
+        behind = [(o, i, first) for o, i in _uses(second)] + [(o, i, second) for o, i in _uses(first)]
+        for owner, index, new in behind:
+            if last.is_before_in_block(self._outer(owner)):
+                owner.operands[index] = new
 
     def fitted(self, use: Use, wanted: Any, before: Any) -> Any:
         """The value of `use` made a `wanted` (an MLIR tensor type), with repair ops placed before `before`."""
-        value = self._values.get(use.value)
-        if value is None:
-            raise EditDoesNotApply("edit", f"no value {use.value}")
-        self._check_dominance(use.value, value, before)
+        value = self.value(use.value)
+        made = producer(value)
+        if made is not None and (made == before or not made.is_before_in_block(before)):
+            raise EditDoesNotApply("edit", f"{use.value} does not dominate the place of its new use")
         have, want = tensor_type(value.type), tensor_type(wanted)
         if have is None or want is None or have.element != want.element:
             raise EditDoesNotApply("edit", f"{use.value} of type {value.type} cannot become {wanted}")
         if have == want:
             return value
         with ir.InsertionPoint(before), ir.Location.unknown(before.context):
-            return _resize(value, have, want, use)
+            return resize(value, have, want, use)
 
-    def _check_dominance(self, name: str, value: Any, before: Any) -> None:
-        if is_block_argument(value):
-            return
-        for op in operations(self._block):
-            if op == before:
-                raise EditDoesNotApply("edit", f"{name} does not dominate the place of its new use")
-            if op == value.owner.operation:
-                return
+    def _checked(self, name: str) -> Any:
+        """The value of an argument or of an op that is there."""
+        if not name.startswith("arg"):
+            self.op(name.partition("#")[0])
+        return self.value(name)
 
+    @contextmanager
+    def _after(self, value: Any) -> Generator[None]:
+        """Where ops that read `value` come before all others that may."""
+        made = producer(value)
+        point = ir.InsertionPoint.at_block_begin(self._block) if made is None else ir.InsertionPoint.after(made)
+        with point, ir.Location.unknown(self._block.owner.context):
+            yield
 
-def _resize(value: Any, have: TensorType, want: TensorType, use: Use) -> Any:
-    if use.how == "reshape" and math.prod(have.shape) == math.prod(want.shape):
-        return _reshape(value, want.shape)
-    shape = have.shape
-    if len(shape) > len(want.shape):
-        extra = len(shape) - len(want.shape)
-        value = _slice(value, (*[1] * extra, *shape[extra:]))
-        shape = shape[extra:]
-        value = _reshape(value, shape)
-    elif len(shape) < len(want.shape):
-        missing = want.shape[: len(want.shape) - len(shape)]
-        value = _broadcast(value, range(len(missing)), (*missing, *shape))
-        shape = (*missing, *shape)
-    value = _slice(value, tuple(map(min, shape, want.shape)))
-    shape = tuple(map(min, shape, want.shape))
-    if use.how == "broadcast":
-        repeat = [i for i, (a, b) in enumerate(zip(shape, want.shape, strict=True)) if a == 1 and b > 1]
-        if repeat:
-            kept = tuple(d for i, d in enumerate(shape) if i not in repeat)
-            grown = tuple(b if i in repeat else a for i, (a, b) in enumerate(zip(shape, want.shape, strict=True)))
-            value, shape = _broadcast(_reshape(value, kept), repeat, grown), grown
-    return _pad(value, shape, want.shape, use.fill)
+    def _stand_in(self, name: str, old: Any, made: Sequence[Any]) -> None:
+        """Let the last of `made`, a chain that begins with a reader of `old`, be read and meant instead of `old`."""
+        new, reader = made[-1], made[0].owner.operation
+        old.replace_all_uses_with(new)
+        reader.operands[0] = old
+        self._stand_ins.setdefault(name.partition("#")[0], []).extend(_with_storage(made))
+        self._rename(old, new)
 
+    def _rename(self, old: Any, new: Any) -> None:
+        self._values.update({name: new for name, value in self._values.items() if value == old})
 
-def _ranked(value: Any, shape: tuple[int, ...]) -> Any:
-    return ir.RankedTensorType.get(list(shape), ir.RankedTensorType(value.type).element_type)
+    def _bring_storage(self, op: Any) -> None:
+        """Give an op storage of its own, so that it may stand anywhere."""
+        for index, operand in enumerate(op.operands):
+            storage = producer(operand)
+            if storage is not None and storage.name == "tensor.empty":
+                op.operands[index] = storage.clone(ip=ir.InsertionPoint(op)).results[0]
 
-
-def _reshape(value: Any, shape: tuple[int, ...]) -> Any:
-    """Row-major reshape through one flat dimension (rank 0 and 1 need a single step)."""
-    now = tuple(ir.RankedTensorType(value.type).shape)
-    if now == shape:
-        return value
-    flat = (math.prod(now),)
-    if len(now) > 1:
-        value = _reassociate("tensor.collapse_shape", value, flat, [list(range(len(now)))])
-    elif len(now) == 0:
-        value = _reassociate("tensor.expand_shape", value, flat, [])
-    if len(shape) > 1:
-        return _reassociate("tensor.expand_shape", value, shape, [list(range(len(shape)))])
-    return _reassociate("tensor.collapse_shape", value, shape, []) if len(shape) == 0 else value
+    def _outer(self, op: Any) -> Any:
+        """The op of the block that `op` is, or is within."""
+        while op.block != self._block:
+            op = op.parent.operation
+        return op
 
 
-def _reassociate(name: str, value: Any, shape: tuple[int, ...], groups: list[list[int]]) -> Any:
-    i64 = ir.IntegerType.get_signless(64)
-    group_attrs = [ir.ArrayAttr.get([ir.IntegerAttr.get(i64, i) for i in group]) for group in groups]
-    attributes: dict[str, Any] = {"reassociation": ir.ArrayAttr.get(group_attrs)}
-    if name == "tensor.expand_shape":
-        attributes["static_output_shape"] = ir.DenseI64ArrayAttr.get(list(shape))
-    return ir.Operation.create(name, results=[_ranked(value, shape)], operands=[value], attributes=attributes).result
+def _uses(value: Any) -> list[tuple[Any, int]]:
+    return [(use.owner.operation, use.operand_number) for use in value.uses]
 
 
-def _slice(value: Any, shape: tuple[int, ...]) -> Any:
-    """The centred slice of `shape`."""
-    now = tuple(ir.RankedTensorType(value.type).shape)
-    if now == shape:
-        return value
-    offsets = [(a - b) // 2 for a, b in zip(now, shape, strict=True)]
-    attributes = _slice_attributes(offsets, shape, operands=1)
-    return ir.Operation.create(
-        "tensor.extract_slice", results=[_ranked(value, shape)], operands=[value], attributes=attributes
-    ).result
+def _with_storage(made: Sequence[Any]) -> list[Any]:
+    """The ops that make values, each behind the storage that it writes to."""
+    ops = [value.owner.operation for value in made]
+    return [each for op in ops for each in (op.operands[1].owner.operation, op)]
 
 
-def _slice_attributes(offsets: list[int], sizes: tuple[int, ...], operands: int) -> dict[str, Any]:
-    return {
-        "static_offsets": ir.DenseI64ArrayAttr.get(offsets),
-        "static_sizes": ir.DenseI64ArrayAttr.get(list(sizes)),
-        "static_strides": ir.DenseI64ArrayAttr.get([1] * len(sizes)),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1] * operands + [0, 0, 0]),
-    }
+def _trips(forms: Sequence[Sequence[Linear]], shapes: Sequence[Sequence[int]], count: int) -> list[int]:
+    """Iterations of each of `count` loops, from the dimensions that a loop indexes alone."""
+    sizes = [1] * count
+    for form, shape in zip(forms, shapes, strict=True):
+        for (loops, constant), size in zip(form, shape, strict=True):
+            if constant == 0 and list(loops.values()) == [1]:
+                sizes[next(iter(loops))] = size
+    return sizes
 
 
-def _pad(value: Any, now: tuple[int, ...], shape: tuple[int, ...], fill: float) -> Any:
-    """`value` centred in a tensor of `shape` full of `fill`."""
-    if now == shape:
-        return value
-    full = _filled(value, shape, fill)
-    offsets = [(b - a) // 2 for a, b in zip(now, shape, strict=True)]
-    attributes = _slice_attributes(offsets, now, operands=2)
-    return ir.Operation.create(
-        "tensor.insert_slice", results=[full.type], operands=[value, full], attributes=attributes
-    ).result
-
-
-def _filled(value: Any, shape: tuple[int, ...], fill: float) -> Any:
-    element = ir.RankedTensorType(value.type).element_type
-    if isinstance(element, ir.FloatType):
-        number: Any = ir.FloatAttr.get(element, fill)
-    else:
-        number = ir.IntegerAttr.get(element, int(fill))
-    content = ir.DenseElementsAttr.get_splat(_ranked(value, shape), number)
-    return ir.Operation.create("arith.constant", results=[_ranked(value, shape)], attributes={"value": content}).result
-
-
-def _broadcast(value: Any, new_dims: Any, shape: tuple[int, ...]) -> Any:
-    """`value` repeated along `new_dims` of `shape`."""
-    empty = ir.Operation.create("tensor.empty", results=[_ranked(value, shape)]).result
-    return linalg.broadcast(value, outs=[empty], dimensions=list(new_dims)).results[0]
+def _map(forms: Sequence[Linear], like: Any) -> Any:
+    """The affine map of linear forms."""
+    made: list[Any] = []
+    for loops, constant in forms:
+        sum_: Any = ir.AffineConstantExpr.get(constant, like.context)
+        for loop, coefficient in loops.items():
+            dim = ir.AffineDimExpr.get(loop, like.context)
+            sum_ = ir.AffineExpr.get_add(sum_, ir.AffineExpr.get_mul(dim, coefficient))
+        made.append(sum_)
+    return ir.AffineMap.get(like.n_dims, 0, made, like.context)

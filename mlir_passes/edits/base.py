@@ -9,11 +9,12 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mlir_passes.space import Space, TensorType
+from mlir_passes.edits.plausible import FILL, HOW, SAME_TYPE, pick
+from mlir_passes.space import Space, SpaceOp, TensorType, captures, part, source
 
 if TYPE_CHECKING:
     from mlir_passes.repair import Editor
@@ -22,9 +23,13 @@ KINDS: dict[str, str] = {
     "delete": "mlir_passes.edits.delete:Delete",
     "copy": "mlir_passes.edits.copy:Copy",
     "rewire": "mlir_passes.edits.rewire:Rewire",
+    "scale": "mlir_passes.edits.scale:Scale",
+    "cast": "mlir_passes.edits.cast:Cast",
+    "shrink": "mlir_passes.edits.shrink:Shrink",
+    "skip": "mlir_passes.edits.skip:Skip",
 }
-RESIZE = ("pad", "broadcast", "reshape")
-FILLS = (0.0, 1.0)  # mlir-mutate pads with 1 in its last commit, with 0 before: both are choices here
+RESIZE = tuple(HOW)
+FILLS = tuple(FILL)  # mlir-mutate pads with 1 in its last commit, with 0 before: both are choices here
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,46 @@ def draw_use(space: Space, site: str, wanted: TensorType, rng: random.Random, ex
     if not values:
         return None
     same = [v for v in values if space.types[v].shape == wanted.shape]
-    value = rng.choice(same if same and rng.random() < 0.5 else values)
-    if space.types[value].shape == wanted.shape:
-        return Use(value)
-    return Use(value, rng.choice(RESIZE), rng.choice(FILLS))
+    return draw_how(space, rng.choice(same if same and rng.random() < SAME_TYPE else values), wanted, rng)
+
+
+def draw_how(space: Space, value: str, wanted: TensorType, rng: random.Random) -> Use:
+    """A use of `value` where a `wanted` is read; how it is made to fit is drawn if its shape is another."""
+    return Use(value) if space.types[value].shape == wanted.shape else Use(value, pick(HOW, rng), pick(FILL, rng))
+
+
+def given(space: Space, use: Use, wanted: TensorType) -> tuple[str, dict[str, TensorType]]:
+    """The name of an operand that is `use` made a `wanted`, and the types that name needs."""
+    if space.types[use.value] == wanted:
+        return use.value, {}
+    name = part(use.value, wanted)
+    return name, {name: wanted}
+
+
+def is_float(space: Space, value: str) -> bool:
+    """Whether `value` is a tensor of floating-point numbers."""
+    return value in space.types and space.types[value].element in ("f16", "bf16", "f32", "f64")
+
+
+def stands_before(space: Space, name: str, at: int) -> bool:
+    """Whether an operand is there before position `at`; storage is, for it is made anew where it is wanted."""
+    made = space.made_at.get(name, len(space.ops))
+    return made < at or (made < len(space.ops) and space.ops[made].name == "tensor.empty")
+
+
+def fixed_stand_before(space: Space, op: SpaceOp, at: int) -> bool:
+    """Whether all that `op` reads beside its slots, also from within its body, is there before position `at`."""
+    fixed = [name for i, name in enumerate(op.operands) if i not in op.slots]
+    return all(stands_before(space, name, at) for name in (*map(source, fixed), *captures(op)))
+
+
+def cloned(space: Space, site: str, new_site: str, uses: Sequence[Use]) -> tuple[SpaceOp, dict[str, TensorType]]:
+    """A copy of the op at `site` that reads `uses` in its slots, and the types of what it makes and reads."""
+    old = space.by_site[site]
+    operands, types = list(old.operands), dict[str, TensorType]()
+    for slot, use in zip(old.slots, uses, strict=True):
+        operands[slot], found = given(space, use, space.types[operands[slot]])
+        types.update(found)
+    results = tuple(f"{new_site}#{i}" for i in range(len(old.results)))
+    types.update({n: space.types[r] for n, r in zip(results, old.results, strict=True) if r in space.types})
+    return replace(old, site=new_site, operands=tuple(operands), results=results, editable=True), types

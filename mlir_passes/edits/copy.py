@@ -6,9 +6,9 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from mlir_passes.edits.base import Edit, Name, Use, all_fit, draw_use, use_words
+from mlir_passes.edits.base import Edit, Name, Use, all_fit, cloned, draw_use, fixed_stand_before, use_words
 from mlir_passes.errors import EditDoesNotApply
-from mlir_passes.space import Space, SpaceOp
+from mlir_passes.space import Space
 
 if TYPE_CHECKING:
     from mlir_passes.repair import Editor
@@ -79,30 +79,22 @@ class Copy(Edit):
         op, into = sites[self.site], sites[self.into]
         if not op.editable or self.into_slot not in into.slots:
             return False
-        if space.types[into.operands[self.into_slot]] != space.types[op.results[0]]:
+        if space.types.get(into.operands[self.into_slot]) != space.types[op.results[0]]:
             return False
-        order = {o.site: i for i, o in enumerate(space.ops)}
+        order = space.position
         wanted = [op.operands[s] for s in op.slots]
+        if not fixed_stand_before(space, op, order[self.before]):
+            return False
         return order[self.into] >= order[self.before] and all_fit(space, self.before, self.operands, wanted)
 
     def extend(self, space: Space) -> Space:
-        old = space.by_site[self.site]
-        given = dict(zip(old.slots, self.operands, strict=True))
-        operands = list(old.operands)
-        for slot, use in given.items():
-            # where a value is resized to fit, the old name stays: it has the type that the slot takes
-            if space.types[use.value] == space.types[operands[slot]]:
-                operands[slot] = use.value
-        results = tuple(f"{self.new_site}#{i}" for i in range(len(old.results)))
-        types = {new: space.types[r] for new, r in zip(results, old.results, strict=True) if r in space.types}
-        new = SpaceOp(self.new_site, old.name, tuple(operands), old.slots, results, True)
-        return space.insert(self.before, new, types)
+        new, types = cloned(space, self.site, self.new_site, self.operands)
+        into = space.by_site[self.into]
+        operands = (*into.operands[: self.into_slot], new.results[0], *into.operands[self.into_slot + 1 :])
+        return space.insert(self.before, new, types).change(replace(into, operands=operands))
 
     def apply(self, editor: Editor) -> None:
-        new = editor.clone(self.site, self.new_site, before=self.before)
-        slots = editor.rewirable(new)
-        for slot, use in zip(slots, self.operands, strict=True):
-            new.operands[slot] = editor.fitted(use, new.operands[slot].type, before=new)
+        new = editor.clone(self.site, self.new_site, self.before, self.operands)
         target = editor.op(self.into)
         if target.operands[self.into_slot].type != new.results[0].type:
             raise EditDoesNotApply("edit", f"{self.site} has not the type of operand {self.into_slot} of {self.into}")

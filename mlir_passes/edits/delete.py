@@ -54,7 +54,4 @@ class Delete(Edit):
         return space.without(self.site)
 
     def apply(self, editor: Editor) -> None:
-        op = editor.op(self.site)
-        for index, use in enumerate(self.instead):
-            editor.replace_value(f"{self.site}#{index}", editor.fitted(use, op.results[index].type, before=op))
-        editor.erase(self.site)
+        editor.remove(self.site, self.instead)

@@ -1,4 +1,4 @@
-"""Maps from loops to dimensions of an operand, in plain form, and what is left of an operand if a loop runs over a part.
+"""Maps from loops to dimensions of an operand, in plain form, and what an operand keeps if a loop runs over a part.
 
 A map is spelled as one sum of loops a dimension: "d0 2*d1+d4 d3" reads [d0, 2 d1 + d4, d3]; "?" is what is no such sum.
 """
@@ -13,7 +13,8 @@ Linear = tuple[dict[int, int], int]  # coefficient by loop, constant
 
 @dataclass(frozen=True)
 class Part:
-    """Indices offset, offset + stride, ... of each `size` many dimensions of an operand, and the map that reads them."""
+    """What is kept of an operand, a number a dimension, and the map that reads it: sizes[i] indices from offsets[i] on,
+    strides[i] apart."""
 
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from mlir_passes.edits.base import Edit, Name, Use, all_fit, draw_use, use_words
+from mlir_passes.edits.base import Edit, Name, Use, all_fit, draw_use, given, use_words
 from mlir_passes.space import Space
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ class Rewire(Edit):
             return False
         return all_fit(space, self.site, [self.use], [op.operands[self.slot]])
 
+    def extend(self, space: Space) -> Space:
+        op = space.by_site[self.site]
+        name, types = given(space, self.use, space.types[op.operands[self.slot]])
+        operands = (*op.operands[: self.slot], name, *op.operands[self.slot + 1 :])
+        return space.change(replace(op, operands=operands), types)
+
     def apply(self, editor: Editor) -> None:
-        op = editor.op(self.site)
-        op.operands[self.slot] = editor.fitted(self.use, op.operands[self.slot].type, before=op)
+        editor.rewire(self.site, self.slot, self.use)

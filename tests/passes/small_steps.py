@@ -133,11 +133,11 @@ def floats(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed + 100 * len(shape)).standard_normal(shape).astype(np.float32)
 
 
-def drawn(space: Space, rng: random.Random, count: int) -> list[Edit]:
+def drawn(space: Space, rng: random.Random, count: int, kinds: Sequence[str] = tuple(KINDS)) -> list[Edit]:
     """Edits drawn one after the other, as the search draws them."""
     edits: list[Edit] = []
     for _ in range(count):
-        found = edit_class(rng.choice(list(KINDS))).draw(space, rng)
+        found = edit_class(rng.choice(kinds)).draw(space, rng)
         if found:
             edits.append(found)
             space = found.extend(space)
