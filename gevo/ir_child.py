@@ -110,10 +110,18 @@ def describe_kernels(prepared: str, base: str, cache: str, tuning: str, time: bo
     Path(to).write_text(json.dumps(found.to_json()))
 
 
+def explain_ir(**arguments: Any) -> None:
+    """See `gevo.explain.ir`, which imports MLIR."""
+    from gevo.explain import ir
+
+    ir.explain_ir(**arguments)
+
+
 TASKS: dict[str, Callable[..., None]] = {
     "make_base": make_base,
     "export": export,
     "describe_kernels": describe_kernels,
+    "explain_ir": explain_ir,
 }
 
 

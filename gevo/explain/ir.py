@@ -1,0 +1,64 @@
+"""The part of an explanation that needs IR, for a process of its own: lines and kernels of base and variant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fitness.choices import load_choices
+from gevo.genome import IDENTITY, Genome
+from gevo.kernels import StepKernels, collect
+from mlir_passes.describe import describe
+from mlir_passes.errors import PassError
+from mlir_passes.ir_tools import new_context
+from mlir_passes.kernels.choice import DEFAULT
+from mlir_passes.lower_cpu import kernel_hash
+from mlir_passes.objects import ObjectCache
+from mlir_passes.pipeline import apply_genome, compile_program, kernel_text, usable
+from mlir_passes.structure import structure
+from workloads.workload import PreparedWorkload
+
+
+def explain_ir(
+    prepared: str, base: str, cache: str, genome: Mapping[str, Any], to: str, tuning: str = "", threads: int = 1
+) -> None:
+    """Lines and kernels of the base and of the variant by `genome`, and each edit's own changed sites, as JSON
+    into the file `to`."""
+    workload = PreparedWorkload.load(Path(prepared))
+    text, made = Path(base).read_text(), Genome.from_json(genome)
+    before, after = structure(text, ()), structure(text, made.edits)
+
+    def kernels(of: Genome) -> dict[str, Any]:
+        return _kernels(workload, text, of, Path(cache), load_choices(tuning, threads)).to_json()
+
+    alone: list[dict[str, Any] | None] = []
+    for edit in made.edits:
+        try:
+            alone.append(structure(text, (edit,)).to_json())
+        except PassError:  # it needs an edit before it
+            alone.append(None)
+    data = {
+        "base": before.to_json(),
+        "variant": after.to_json(),
+        "alone": alone,
+        "base_kernels": kernels(IDENTITY),
+        "variant_kernels": kernels(made),
+    }
+    Path(to).write_text(json.dumps(data))
+
+
+def _kernels(workload: PreparedWorkload, text: str, genome: Genome, cache: Path, choices: Any) -> StepKernels:
+    signature = workload.signature
+    entry = signature.entry
+    variant = apply_genome(text, genome.edits, storage=genome.storage)
+    sizes = len(signature.state), len(signature.batch)
+    objects = ObjectCache(cache)
+    program = compile_program(variant.text, entry, *sizes, objects, choices=choices, storage=variant.storage)
+    context, words = new_context(), dict[str, dict[str, Any]]()
+    for key, kernel in program.kernels.items():
+        choice = usable(choices.get(kernel_hash(kernel_text(kernel)), DEFAULT))
+        words[key] = {**asdict(describe(kernel_text(kernel), choice, context)), "tuned": choice != DEFAULT}
+    return collect(program, signature, words)

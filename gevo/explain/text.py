@@ -1,0 +1,134 @@
+"""An explanation on a terminal: words, tables of effects, the diff."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gevo.explain.effects import Effect
+from gevo.explain.estimate import Estimate
+from gevo.explain.lab import Scale
+from gevo.explain.report import Explanation
+
+COLOURS = {"-": "red", "+": "green", " ": "dim", "@": "dim"}
+
+
+def show(found: Explanation, console: Console) -> None:
+    """Print an explanation."""
+    console.print(Text(heading(found), style="bold"))
+    _edits(found, console)
+    if found.effects:
+        console.print(_effects(found))
+    if found.pairs:
+        console.print(_pairs(found))
+    console.print(_sums(found))
+    if found.diff:
+        console.print(Text("\nWhat changed in the step", style="bold"))
+        _diff(found, console)
+    console.print(Text(f"\n{found.method}", style="dim"))
+    if found.left:
+        text = f"Not finished: about {found.left} evaluations are left. The same command goes on"
+        console.print(text, style="yellow", highlight=False)
+
+
+def heading(found: Explanation) -> str:
+    """How many edits there are and how many matter."""
+    count, kept = len(found.said), len(found.kept)
+    if not kept and found.minimal:
+        return f"{found.record} of {found.run}: none of its {count} edits changes an objective beyond noise"
+    verb = "matter" if found.minimal else "may matter"
+    return f"{found.record} of {found.run}: {kept} of {count} edit{'s' * (count != 1)} {verb}"
+
+
+def interval(value: Estimate | None, scale: Scale) -> str:
+    """ "-12.3 % (-13.0 to -11.6)"; "-" where nothing is known."""
+    if value is None:
+        return "-"
+    mean = scale.text(value.mean)
+    if value.low == value.high:
+        return mean
+    if not all(map(math.isfinite, (value.low, value.high))):
+        return mean
+    ends = [scale.text(end).removesuffix(" %") for end in (value.low, value.high)]
+    return f"{mean} ({ends[0]} to {ends[1]})"
+
+
+def ending(effect: Effect) -> str:
+    """How it fails alone, and how the variant fails without it."""
+    parts = [f"alone: {effect.alone_ends}"] if effect.alone_ends else []
+    parts += [f"without it: {effect.without_ends}"] if effect.without_ends else []
+    return "; ".join(parts)
+
+
+def _edits(found: Explanation, console: Console) -> None:
+    for said in found.said:
+        if not said.kept:
+            continue
+        meaning = f": {said.meaning}" if said.meaning else ""
+        console.print(Text(f"  {said.gene + 1}. {said.words}{meaning}"), soft_wrap=True)
+    gone = [str(s.gene + 1) for s in found.said if not s.kept]
+    if gone and found.kept:
+        console.print(Text(f"  No effect beyond noise: {', '.join(gone)}", style="dim"))
+
+
+def _columns(table: Table, scales: Iterable[Scale]) -> None:
+    for scale in scales:
+        table.add_column(scale.objective, justify="right")
+
+
+def _effects(found: Explanation) -> Table:
+    table = Table(box=None, title="Effect of each edit, below zero is better", title_justify="left", pad_edge=False)
+    table.add_column("edit")
+    table.add_column("")
+    _columns(table, found.scales)
+    for effect in found.effects:
+        for label, values in (("in the variant", effect.within), ("alone", effect.alone)):
+            cells = [interval(values.get(s.objective), s) for s in found.scales]
+            table.add_row(str(effect.gene + 1) if label != "alone" else "", label, *cells)
+        if ending(effect):
+            table.add_row("", ending(effect))
+    return table
+
+
+def _pairs(found: Explanation) -> Table:
+    table = Table(box=None, title="Pairs: more than the sum of both", title_justify="left", pad_edge=False)
+    table.add_column("edits")
+    table.add_column("")
+    _columns(table, found.scales)
+    for pair in found.pairs:
+        label = f"{pair.genes[0] + 1} and {pair.genes[1] + 1}"
+        cells = [
+            f"{interval(pair.surplus.get(s.objective), s)} {pair.names.get(s.objective, '')}".strip()
+            for s in found.scales
+        ]
+        table.add_row(label, pair.ends or pair.name, *cells)
+    return table
+
+
+def _sums(found: Explanation) -> Table:
+    table = Table(box=None, title="Against the base", title_justify="left", pad_edge=False)
+    table.add_column("")
+    _columns(table, found.scales)
+    rows = {
+        "all edits": [found.whole.get(s.objective) for s in found.scales],
+        "the edits that matter": [found.sums[s.objective].joint for s in found.scales],
+        "sum of them alone": [found.sums[s.objective].alone for s in found.scales],
+        "sum of them in the variant": [found.sums[s.objective].within for s in found.scales],
+    }
+    for label, values in rows.items():
+        table.add_row(label, *(interval(v, s) for v, s in zip(values, found.scales, strict=True)))
+    return table
+
+
+def _diff(found: Explanation, console: Console) -> None:
+    for line in found.diff:
+        if line.sign == "@":
+            console.print(Text("  ...", style="dim"))
+            continue
+        text = f"{line.sign} {line.site:<8} {line.text}"
+        text += f"   {line.where}" if line.where else ""
+        console.print(Text(text, style=COLOURS[line.sign]), soft_wrap=True)
