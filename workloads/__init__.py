@@ -2,6 +2,7 @@
 
 from workloads.errors import WorkloadError
 from workloads.prepare import prepare
+from workloads.trained import trained
 from workloads.workload import ArraySpec, PreparedWorkload, Quality, Signature, Workload
 
-__all__ = ["ArraySpec", "PreparedWorkload", "Quality", "Signature", "Workload", "WorkloadError", "prepare"]
+__all__ = ["ArraySpec", "PreparedWorkload", "Quality", "Signature", "Workload", "WorkloadError", "prepare", "trained"]
