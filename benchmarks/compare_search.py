@@ -3,10 +3,12 @@
     python benchmarks/compare_search.py [FILE.json.gz | WORKLOAD ...] [--evaluations 200] [--seeds 11]
 
 A file is a recorded space, which answers at once; a workload is evaluated for real, and its results are kept in
-build/bench/compare_search_WORKLOAD.jsonl, so that the same command goes on where it was stopped. All methods act on the
-same genomes: for a recorded space its edits, each in or out; for a workload six variables, each one of a table of
-drawn edits or none. There, gevo is also run as it is, on all edits. An evaluation is a genome that a run did not ask
-for before, whether a fingerprint answers it or not.
+build/bench/compare_search_WORKLOAD.jsonl, so that the same command goes on where it was stopped (Ctrl-C reports the
+seeds that are whole). Delete that file and the one beside it to begin anew.
+
+All methods act on the same genomes: for a recorded space its edits, each in or out; for a workload six variables, each
+one of a table of drawn edits or none. There, gevo is also run as it is, on all edits. An evaluation is a genome that a
+run did not ask for before, whether a fingerprint answers it or not.
 
 Hypervolume is of the points found so far, in the box from 0 to twice the base's figures. The table has the median
 and quartiles over the seeds of its final value, p of Mann-Whitney U against gevo (Holm-corrected), A12 (how probable
@@ -38,7 +40,7 @@ from gevo.replay import Recording
 from gevo.selection import non_dominated
 from mlir_passes.space import Space
 from search_methods import METHODS
-from search_problems import Book, Cached, Problem, Spent, drawn, replayed, true_points
+from search_problems import Book, Cached, Head, Problem, Spent, drawn, replayed, table, true_points
 from search_stats import against, curve, hypervolume
 from workloads.cache import cache_folder
 from workloads.prepare import prepare
@@ -100,9 +102,14 @@ def opened(given: str, objectives: Sequence[str], workers: int) -> Generator[tup
         cache = str(cache_folder() / "objects")
         base = str(Path(folder) / "base.mlir")
         context = Context(prepared=str(prepared.folder), base=base, cache=cache, objectives=tuple(objectives))
-        with Pool(context, workers) as pool:
+        kept = OUT / f"compare_search_{given}_head.json"
+        head = Head.load(kept) if kept.exists() else None
+        with Pool(context, workers, head.base if head else None) as pool:
+            if head is None:
+                head = Head(pool.base, table(space, TABLE, seed=0))
+                head.save(kept)
             evaluator = Cached(pool, OUT / f"compare_search_{given}.jsonl")
-            yield drawn(given, space, TABLE, 0, objectives, evaluator), None
+            yield drawn(given, space, head.edits, objectives, evaluator), None
 
 
 def present(methods: Sequence[str], problem: Problem) -> list[str]:

@@ -12,12 +12,13 @@ from typing import Any
 from fitness.job import PoolEvent
 from fitness.result import Result
 from gevo.campaign import Evaluator, checked
+from gevo.files import write_json
 from gevo.genome import IDENTITY, Genome
 from gevo.menu import Listed, Menu, menu
 from gevo.objectives import bounds, floors, point
 from gevo.replay import Recording, Replay
 from gevo.variation import draw_edit, repaired
-from mlir_passes.edits import Edit
+from mlir_passes.edits import KINDS, Edit, edit_from_json
 from mlir_passes.space import Space
 
 SLOTS = 6  # edits a genome of a drawn table has at most; random search draws up to as many everywhere
@@ -151,15 +152,36 @@ def replayed(recording: Recording, objectives: Sequence[str]) -> Problem:
     return _problem(f"{recording.workload}-replay", choices, space, None, objectives, evaluator)
 
 
-def drawn(name: str, space: Space, count: int, seed: int, objectives: Sequence[str], evaluator: Evaluator) -> Problem:
-    """The problem of a workload: `SLOTS` variables, each one of `count` edits drawn from the whole space, or none."""
-    rng, edits = random.Random(seed), dict[Edit, None]()
+@dataclass(frozen=True)
+class Head:
+    """What kept results of a workload refer to: its base as first measured, and the table of edits."""
+
+    base: Result
+    edits: tuple[Edit, ...]
+
+    def save(self, path: Path) -> None:
+        write_json(path, {"base": self.base.to_json(), "edits": [edit.to_json() for edit in self.edits]})
+
+    @staticmethod
+    def load(path: Path) -> Head:
+        data = json.loads(path.read_text())
+        return Head(Result.from_json(data["base"]), tuple(edit_from_json(edit) for edit in data["edits"]))
+
+
+def table(space: Space, count: int, seed: int) -> tuple[Edit, ...]:
+    """`count` different edits drawn from the whole space, every kind as often."""
+    rng, edits, kinds = random.Random(seed), dict[Edit, None](), dict.fromkeys(KINDS, 1.0)
     for _ in range(20 * count):
-        edit = draw_edit(space, rng)
+        edit = draw_edit(space, rng, kinds)
         if edit is not None and len(edits) < count:
             edits.setdefault(edit)
-    table = menu(space, list(edits))
-    return _problem(name, (table.entries,) * SLOTS, table, space, objectives, evaluator)
+    return tuple(edits)
+
+
+def drawn(name: str, space: Space, edits: Sequence[Edit], objectives: Sequence[str], evaluator: Evaluator) -> Problem:
+    """The problem of a workload: `SLOTS` variables, each one of `edits` or none."""
+    found = menu(space, edits)
+    return _problem(name, (found.entries,) * SLOTS, found, space, objectives, evaluator)
 
 
 def true_points(problem: Problem, recording: Recording) -> list[Point]:
