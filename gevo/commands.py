@@ -50,10 +50,10 @@ RUNS = Path("runs")  # where runs are, unless --run-dir says otherwise
 def search(config: CampaignConfig, folder: Path, console: Console, confirm: bool = True) -> int:
     """Start a campaign in the new folder and run it; returns the exit code."""
     from fitness.pool import Pool
-    from workloads.catalog import SHIPPED, resolve
+    from workloads.catalog import NAMED, resolve
 
     source = resolve(config.workload)  # a wrong name ends here, before anything is made
-    if config.workload not in SHIPPED:  # a file may be named from elsewhere when the run is resumed
+    if config.workload not in NAMED:  # a file may be named from elsewhere when the run is resumed
         config = replace(config, workload=f"{source.path}:{source.object}" if source.object else str(source.path))
     _warn_if_crowded(config.workers, config.threads, console)
     with new_folder(folder):
@@ -337,10 +337,10 @@ def export(folder: Path, identifier: str, to: Path, console: Console) -> None:
 
 
 def workloads(console: Console) -> None:
-    from workloads.catalog import ABOUT, FORMS, SHIPPED
+    from workloads.catalog import ABOUT, FORMS, NAMED
 
     shown = Table("workload", "what it is", box=None)
-    for name in SHIPPED:
+    for name in NAMED:
         shown.add_row(name, ABOUT[name])
     console.print(shown)
     console.print(f"{FORMS}.", highlight=False)

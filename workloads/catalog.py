@@ -20,6 +20,11 @@ SHIPPED = {
     "bert": "workloads.models.bert:workload",
     "llama": "workloads.models.llama:workload",
 }
+PREDICTIONS = {  # and the trainings that their weights come from
+    "mobilenet_predict": "workloads.models.mobilenet_predict:workload",
+    "mobilenet_training": "workloads.models.mobilenet_predict:training",
+}
+NAMED = {**SHIPPED, **PREDICTIONS}
 ABOUT = {
     "digits": "64-128-10 MLP, Adam, on scikit-learn's 1797 handwritten digits",
     "twofc": "784-128-10 MLP (the 2fcNet of GEVO-ML), SGD, on Fashion-MNIST",
@@ -29,8 +34,10 @@ ABOUT = {
     "resnet18": "ResNet-18 of width 16, SGD, on Fashion-MNIST padded to 32x32x3",
     "bert": "2-layer encoder, Adam, predicts hidden bytes of Python's standard library",
     "llama": "2-layer decoder, Adam, predicts the next byte of Python's standard library",
+    "mobilenet_predict": "prediction with a trained MobileNetV2 of 11 blocks; first: gevo train mobilenet_training",
+    "mobilenet_training": "the training that mobilenet_predict has its weights from, SGD with momentum",
 }
-FASHION_MNIST = ("twofc", "mlp", "lenet", "mobilenet", "resnet18")  # the shipped ones that need it
+FASHION_MNIST = ("twofc", "mlp", "lenet", "mobilenet", "resnet18", *PREDICTIONS)  # the shipped ones that need it
 FORMS = "Give a shipped name, path/to/file.py:object, or path/to/file.mlir with its signature file.json beside it"
 
 
@@ -45,15 +52,15 @@ class Source:
 
 def resolve(spec: str) -> Source:
     """The source that `spec` names: a shipped name, file.py:object, or file.mlir."""
-    if spec in SHIPPED:
-        module, _, name = SHIPPED[spec].partition(":")
+    if spec in NAMED:
+        module, _, name = NAMED[spec].partition(":")
         found = importlib.util.find_spec(module)  # imports the package only, which is empty
         assert found is not None and found.origin is not None, f"{module} is missing from this installation"
         return Source(spec, Path(found.origin), name)
     file, _, name = spec.rpartition(":") if ".py:" in spec else (spec, "", "")
     path = Path(file).expanduser().absolute()
     if path.suffix not in (".py", ".mlir"):
-        raise WorkloadError(f"unknown workload; the shipped ones are {', '.join(SHIPPED)}", repr(spec), _advice(spec))
+        raise WorkloadError(f"unknown workload; the shipped ones are {', '.join(NAMED)}", repr(spec), _advice(spec))
     if not path.is_file():
         raise WorkloadError("no such file", str(path), FORMS)
     if path.suffix == ".py" and not name:
@@ -62,5 +69,5 @@ def resolve(spec: str) -> Source:
 
 
 def _advice(spec: str) -> str:
-    close = difflib.get_close_matches(spec, SHIPPED, n=1)
+    close = difflib.get_close_matches(spec, NAMED, n=1)
     return f"Did you mean {close[0]}?" if close else FORMS

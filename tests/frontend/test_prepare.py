@@ -14,7 +14,7 @@ import pytest
 
 from workloads import PreparedWorkload, WorkloadError, prepare
 from workloads.cache import cache_folder
-from workloads.catalog import SHIPPED
+from workloads.catalog import NAMED
 from workloads.data import fashion_mnist_folder, fetch
 from workloads.frontends.base import frontend
 from workloads.frontends.user_code import load_workload
@@ -214,5 +214,5 @@ def test_the_cache_folder_is_read_from_the_environment_at_each_call(tmp_path, mo
 def test_every_shipped_name_points_at_a_file():
     from workloads.catalog import ABOUT, resolve
 
-    assert set(ABOUT) == set(SHIPPED)
-    assert all(resolve(name).path.is_file() for name in SHIPPED)
+    assert set(ABOUT) == set(NAMED)
+    assert all(resolve(name).path.is_file() for name in NAMED)
