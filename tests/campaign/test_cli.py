@@ -33,6 +33,7 @@ def gevo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     prepared = tmp_path / "prepared"
     prepared.mkdir()
     (prepared / "step.mlir").write_text("module {}\n")
+    (prepared / "signature.json").write_text('{"name": "digits", "frontend": "jax", "quality": {"kind": "loss"}}')
     context = Context(str(prepared), "base.mlir", "cache")
     pool = SimpleNamespace(Pool=lambda context, workers, base=None: FakePool(workers))
     monkeypatch.setitem(sys.modules, "fitness.pool", pool)
@@ -87,7 +88,7 @@ def test_search_writes_a_run_and_prints_its_front(gevo: Cli) -> None:
     assert manifest["config"]["seed"] == 3 and manifest["config"]["budget"]["evaluations"] == 20
     assert {"versions", "machine", "floors", "bounds", "base", "step_sha256"} <= set(manifest)
     assert sorted(p.name for p in Path("runs/night").iterdir()) == [
-        "base.mlir", "lock", "log.jsonl", "manifest.json", "records", "space.json", "state.json",
+        "base.mlir", "confirmed.json", "lock", "log.jsonl", "manifest.json", "records", "space.json", "state.json",
     ]  # fmt: skip
 
 
