@@ -1,21 +1,25 @@
-"""NSGA-II on plain points through DEAP: the only file that imports it.
+"""Who survives and who has children, on plain points: the only file that imports DEAP.
 
-Points are tuples of finite numbers, lower is better. DEAP treats NaN as a tie and lets it displace valid
-points, so NaN and infinity are refused here. Neither `creator` nor pickle nor deepcopy is used.
+Points are tuples of finite numbers, lower is better; NaN and infinity are refused, since DEAP treats NaN as a tie and
+lets it displace valid points. `violations` says how far each point is over the limits of a campaign, 0 where it meets
+them: constrained domination (Deb, Pratap, Agarwal, Meyarivan 2002), which needs no penalty.
+
+One or two objectives are selected by NSGA-II. With three and more, crowding distances say little, and DEAP's NSGA-III
+takes the ideal point off its intercepts twice, which is wrong where the ideal is not 0; there the front that does not
+fit whole gives up what adds the least hypervolume. `benchmarks/selection.py` compares them with published figures.
 """
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from deap import base, tools  # pyright: ignore[reportMissingTypeStubs]
 
-Point = tuple[float, ...]
+from gevo.volume import Point, checked, ranks, spread_out
+
+MANY = 3  # objectives from which hypervolume selects
 
 
 class _Individual:
@@ -26,82 +30,108 @@ class _Individual:
         self.fitness: Any = kind(point)
 
 
-def survivors(points: Sequence[Point], k: int) -> list[int]:
-    """Indices of the `k` points that NSGA-II keeps, best first; equal points survive only if places are left.
+def survivors(points: Sequence[Point], k: int, violations: Sequence[float] = ()) -> list[int]:
+    """Indices of the `k` points that are kept, best first: those within the limits, then the least over them.
 
-    Equal points are mostly the same program under different genomes, and would fill the population.
+    Equal points survive only if places are left: they are mostly the same program under different genomes, and would
+    fill the population.
     """
-    first: dict[Point, int] = {}
+    over = _violations(points, violations)
+    first: dict[tuple[Point, float], int] = {}
     for index, point in enumerate(points):
-        first.setdefault(tuple(point), index)
+        first.setdefault((tuple(point), over[index]), index)
     unique = sorted(first.values())
-    chosen = _nsga2(points, unique, min(k, len(unique)))
-    if len(chosen) == k:
-        return chosen
     again = sorted(set(range(len(points))) - set(unique))
-    return chosen + _nsga2(points, again, min(k - len(chosen), len(again)))
+    chosen: list[int] = []
+    for group in (unique, again):
+        within = [i for i in group if not over[i]]
+        chosen += _best(points, within, min(k - len(chosen), len(within)))
+        chosen += sorted((i for i in group if over[i]), key=lambda i: over[i])[: k - len(chosen)]
+    return chosen
 
 
-def tournament(points: Sequence[Point], k: int, rng: random.Random) -> list[int]:
-    """Indices of `k` winners of binary tournaments by dominance, then crowding; ranks are made afresh.
-
-    DEAP draws from the global generator and wants multiples of four: `rng` stands in for the former, whose
-    state is put back, and the list is filled up with random repeats for the latter.
-    """
+def tournament(points: Sequence[Point], k: int, rng: random.Random, violations: Sequence[float] = ()) -> list[int]:
+    """Indices of `k` winners of binary tournaments by constrained domination, then crowding; all play equally often."""
     if not points:
         raise ValueError("tournament: expected at least one point, got none")
-    pool = _individuals(points, range(len(points)))
-    for front in tools.sortLogNondominated(pool, len(pool)):
-        tools.emo.assignCrowdingDist(front)
+    over = _violations(points, violations)
+    values = checked(points)
+    wide = _crowding(points)
+
+    def wins(one: int, two: int) -> int:
+        if over[one] != over[two]:
+            return one if over[one] < over[two] else two
+        if (values[one] <= values[two]).all() and (values[one] < values[two]).any():
+            return one
+        if (values[two] <= values[one]).all() and (values[two] < values[one]).any():
+            return two
+        return one if wide[one] >= wide[two] else two  # whoever stands first in a shuffled order wins a tie
+
     chosen: list[int] = []
-    with _global_random_is(rng):
-        while len(chosen) < k:
-            filled = pool + [random.choice(pool) for _ in range(-len(pool) % 4)]
-            chosen += [winner.index for winner in tools.selTournamentDCD(filled, len(filled))]
-    return chosen[:k]
+    queue: list[int] = []
+    while len(chosen) < k:
+        if len(queue) < 2:
+            queue += rng.sample(range(len(points)), len(points))
+        if len(points) == 1:
+            queue += queue
+        chosen.append(wins(queue.pop(), queue.pop()))
+    return chosen
 
 
 def non_dominated(points: Sequence[Point]) -> list[int]:
     """Indices of the points that no other dominates, in their order; equal points all stay."""
-    if not points:
-        return []
-    _individuals(points, range(len(points)))  # refuses what cannot be ranked
-    values = np.array(points, dtype=np.float64)
-    kept = np.empty((0, values.shape[1]))
-    found: list[int] = []
-    for index in np.lexsort(values.T[::-1]):  # what dominates a point stands before it in this order
-        at = values[index]
-        above = (kept <= at).all(axis=1) & (kept < at).any(axis=1)
-        if not above.any():
-            found.append(int(index))
-            kept = np.vstack((kept, at))
-    return sorted(found)
+    return [index for index, rank in enumerate(ranks(points)) if rank == 0]
 
 
-def _nsga2(points: Sequence[Point], indices: Sequence[int], k: int) -> list[int]:
+def _best(points: Sequence[Point], indices: Sequence[int], k: int) -> list[int]:
+    """`k` of `indices`, whole fronts first; the front that does not fit is thinned."""
+    chosen: list[int] = []
+    fronts = _fronts(points, indices)
+    for front in fronts:
+        room = k - len(chosen)
+        if room < len(front):
+            front = _thinned(front, points, room, fronts[0])
+        chosen += front
+    return chosen
+
+
+def _fronts(points: Sequence[Point], indices: Sequence[int]) -> list[list[int]]:
+    """The indices by non-dominated front, the best first."""
+    found: dict[int, list[int]] = {}
+    for index, rank in zip(indices, ranks([points[i] for i in indices]), strict=True):
+        found.setdefault(rank, []).append(index)
+    return [found[rank] for rank in sorted(found)]
+
+
+def _thinned(front: Sequence[int], points: Sequence[Point], k: int, best: Sequence[int]) -> list[int]:
+    """`k` of a front. With few objectives the most crowded one goes and distances are made afresh, again and again,
+    which spreads the rest better than one cut (Kukkonen, Deb 2006)."""
     if k == 0:
         return []
-    return [chosen.index for chosen in tools.selNSGA2(_individuals(points, indices), k, nd="log")]
+    if len(points[0]) >= MANY:
+        kept = spread_out([points[i] for i in front], k, [points[i] for i in best])
+        return [front[i] for i in kept]
+    left = _individuals(points, front)
+    while len(left) > k:
+        tools.emo.assignCrowdingDist(left)
+        left.remove(min(left, key=lambda one: one.fitness.crowding_dist))
+    return [one.index for one in left]
+
+
+def _crowding(points: Sequence[Point]) -> list[float]:
+    """NSGA-II's crowding distance of each point within its front; infinite at the ends."""
+    pool = _individuals(points, range(len(points)))
+    for front in _fronts(points, range(len(points))):
+        tools.emo.assignCrowdingDist([pool[i] for i in front])
+    return [one.fitness.crowding_dist for one in pool]
+
+
+def _violations(points: Sequence[Point], violations: Sequence[float]) -> Sequence[float]:
+    if violations and len(violations) != len(points):
+        raise ValueError(f"expected a violation for each of {len(points)} points, got {len(violations)}")
+    return violations or [0.0] * len(points)
 
 
 def _individuals(points: Sequence[Point], indices: Sequence[int]) -> list[_Individual]:
-    width = len(points[0])
-    filler = (0.0,) if width == 1 else ()  # DEAP's sort fails on four or more points with one objective
-    kind = type("Minimised", (base.Fitness,), {"weights": (-1.0,) * (width + len(filler))})
-    for index in indices:
-        if len(points[index]) != width:
-            raise ValueError(f"point {index}: expected {width} objectives, got {len(points[index])}")
-        if not all(math.isfinite(value) for value in points[index]):
-            raise ValueError(f"point {index}: expected finite objectives, got {points[index]}; give valid results only")
-    return [_Individual(index, (*points[index], *filler), kind) for index in indices]
-
-
-@contextmanager
-def _global_random_is(rng: random.Random) -> Generator[None]:
-    saved = random.getstate()
-    random.setstate(rng.getstate())
-    try:
-        yield
-    finally:
-        rng.setstate(random.getstate())
-        random.setstate(saved)
+    kind = type("Minimised", (base.Fitness,), {"weights": (-1.0,) * len(points[0])})
+    return [_Individual(index, points[index], kind) for index in indices]
