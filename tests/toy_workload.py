@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -100,4 +101,28 @@ def toy_workload(
         np.save(folder / f"{split}_0.npy", x)
         np.save(folder / f"{split}_1.npy", np.eye(CLASSES, dtype=np.float32)[labels])
     write_base(step, 1, ["w"], folder)
+    return PreparedWorkload.load(folder)
+
+
+def toy_prediction(folder: Path, weights: np.ndarray[Any, Any] | None = None) -> PreparedWorkload:
+    """The classifier's prediction as a workload, its weights those of the true labels unless given."""
+    toy_workload(folder, seeds=(0,))
+    rng = np.random.default_rng(7)
+    true = rng.standard_normal((FEATURES, CLASSES)) if weights is None else weights
+    scores = ArraySpec("scores", (EVAL_ROWS, CLASSES), "float32")
+    signature = Signature(
+        name="toy_prediction",
+        frontend="none",
+        state=(ArraySpec("w", (FEATURES, CLASSES), "float32"),),
+        batch=(ArraySpec("x", (EVAL_ROWS, FEATURES), "float32"),),
+        metrics=(scores,),
+        quality=Quality(kind="accuracy"),
+        task="prediction",
+        labels=(ArraySpec("y", (EVAL_ROWS, CLASSES), "float32"),),
+    )
+    (folder / "signature.json").write_text(json.dumps(signature.to_json()))
+    (folder / "step.mlir").write_text(PREDICT)
+    (folder / "predict.mlir").unlink()
+    np.savez(folder / "init_0.npz", s0=true.astype(np.float32))
+    write_base(PREDICT, 1, ["w"], folder, entry="predict")
     return PreparedWorkload.load(folder)
