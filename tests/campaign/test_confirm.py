@@ -142,15 +142,14 @@ class Pool:
         return Result(Outcome.OK, objectives={"error": measure})
 
 
-@pytest.fixture
-def prepared(tmp_path: Path) -> Path:
-    folder = tmp_path / "prepared"
+def made(folder: Path, seeds: Sequence[int] = SEEDS) -> Path:
+    """A prepared workload with initial states for these seeds beside 0, which the search used."""
     folder.mkdir()
     batch = [{"name": n, "shape": [8, 2], "dtype": "float32"} for n in ("x", "y")]
     signature = {"name": "toy", "frontend": "none", "batch": batch, "quality": {"steps": 30, "seeds": [0]}}
     (folder / "signature.json").write_text(json.dumps(signature))
     (folder / "data.json").write_text('{"folder": "."}')
-    for seed in (0, *SEEDS):
+    for seed in (0, *seeds):
         (folder / f"init_{seed}.npz").touch()
     for split, rows in (("validation", 500), ("test", ROWS)):
         for leaf in range(2):
@@ -167,19 +166,25 @@ def manifest(names: Sequence[str] = OBJECTIVES) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("toy") / "prepared")
+
+
+@pytest.fixture(scope="module")
 def this(prepared: Path) -> Setup:
     return setup(manifest(), Context(str(prepared), "base.mlir", "cache"), BASE_RECORD, workers=3)
 
 
-def confirming(this: Setup, world: World, folder: Path, found: Confirmation | None = None, **more: Any) -> Confirming:
-    return Confirming(this, begin_confirmation(this, found, folder), world.open, lambda new: new.save(folder), **more)
+def confirming(this: Setup, world: World, found: Confirmation | None = None, **more: Any) -> Confirming:
+    keep = more.pop("keep", lambda new: None)
+    return Confirming(this, begin_confirmation(this, found, Path("run")), world.open, keep, **more)
 
 
-@pytest.fixture
-def whole(this: Setup, tmp_path: Path) -> Confirmation:
+@pytest.fixture(scope="module")
+def whole(this: Setup) -> Confirmation:
     """All planted records, confirmed."""
-    done = confirming(this, World(), tmp_path)
+    done = confirming(this, World())
     assert done.measure(list(RECORDS.values()))
     return done.found
 
@@ -212,9 +217,9 @@ def test_figures_are_medians_and_differences_paired_by_seed(whole: Confirmation)
     assert row.difference.low < 0.01 < row.difference.high < 0.03  # the seeds' own spread of 0.03 is paired away
 
 
-def test_seeds_and_split_are_those_that_the_search_did_not_use(this: Setup, tmp_path: Path) -> None:
+def test_seeds_and_split_are_those_that_the_search_did_not_use(this: Setup) -> None:
     world = World()
-    confirming(this, world, tmp_path).measure([RECORDS["real"]])
+    confirming(this, world).measure([RECORDS["real"]])
     (scored, workers), (timed, alone) = world.opened
     assert (scored.split, scored.seeds, scored.objectives, workers) == ("test", SEEDS, ("error",), 3)
     assert (timed.objectives, alone) == (("runtime_s",), 1)  # other workers would disturb the clock
@@ -222,12 +227,12 @@ def test_seeds_and_split_are_those_that_the_search_did_not_use(this: Setup, tmp_
     assert scored.limits.wall_s == 5 * this.context.limits.wall_s
 
 
-def test_a_repetition_times_all_in_an_order_of_its_own_that_the_seed_decides(this: Setup, tmp_path: Path) -> None:
+def test_a_repetition_times_all_in_an_order_of_its_own_that_the_seed_decides(this: Setup) -> None:
     records = [r for name, r in RECORDS.items() if name != "fails"]
 
     def orders() -> list[list[str]]:
         world = World()
-        confirming(this, world, tmp_path).measure(records)
+        confirming(this, world).measure(records)
         return world.asked[1:]
 
     first = orders()
@@ -236,12 +241,10 @@ def test_a_repetition_times_all_in_an_order_of_its_own_that_the_seed_decides(thi
     assert orders() == first
 
 
-def test_a_workload_with_one_state_is_scored_from_it_and_told_so(prepared: Path, tmp_path: Path) -> None:
-    for seed in SEEDS:
-        (prepared / f"init_{seed}.npz").unlink()
-    one = setup(manifest(), Context(str(prepared), "base.mlir", "cache"), BASE_RECORD)
+def test_a_workload_with_one_state_is_scored_from_it_and_told_so(tmp_path: Path) -> None:
+    one = setup(manifest(), Context(str(made(tmp_path / "one", ())), "base.mlir", "cache"), BASE_RECORD)
     assert one.seeds == (0,) and "no other initial state" in one.method
-    done = confirming(one, World(), tmp_path)
+    done = confirming(one, World())
     done.measure([RECORDS["overfitted"], RECORDS["real"]])
     row = done.found.rows[RECORDS["overfitted"].id]
     assert row.difference is not None and row.verdict is Verdict.OVERFITTED
@@ -250,14 +253,14 @@ def test_a_workload_with_one_state_is_scored_from_it_and_told_so(prepared: Path,
     assert done.found.rows[RECORDS["real"].id].verdict is Verdict.HOLDS
 
 
-def test_what_the_run_did_not_measure_is_not_measured_now(prepared: Path, tmp_path: Path) -> None:
+def test_what_the_run_did_not_measure_is_not_measured_now(prepared: Path) -> None:
     context = Context(str(prepared), "base.mlir", "cache")
     world = World()
     timed = setup(manifest(("runtime_s", "peak_bytes")), context, BASE_RECORD)
-    assert confirming(timed, world, tmp_path).measure([RECORDS["real"]])
+    assert confirming(timed, world).measure([RECORDS["real"]])
     assert [c.objectives for c, _ in world.opened] == [("runtime_s",)]
     world, scored = World(), setup(manifest(("peak_bytes", "error")), context, BASE_RECORD)
-    done = confirming(scored, world, tmp_path)
+    done = confirming(scored, world)
     assert done.measure([RECORDS["better"]]) and world.opened[0][0].objectives == ("error",)
     assert done.found.rows[RECORDS["better"].id].verdict is Verdict.HOLDS and len(world.opened) == 1
 
@@ -269,12 +272,12 @@ def test_ctrl_c_keeps_what_is_done_and_a_second_call_measures_what_is_missing(
     records = [RECORDS[name] for name in ("real", "lucky", "small")]
     planned = len(records) * (1 + REPETITIONS)
     with pytest.raises(KeyboardInterrupt):
-        confirming(this, World(stop_after), tmp_path).measure(records)
+        confirming(this, World(stop_after), keep=lambda new: new.save(tmp_path)).measure(records)
     kept = load(tmp_path)
     assert kept is not None
     assert sum(len(row.ratios) + bool(row.errors) for row in kept.rows.values()) == stop_after
     world, seen = World(), list[Progress]()
-    done = confirming(this, world, tmp_path, kept, watch=seen.append)
+    done = confirming(this, world, kept, watch=seen.append, keep=lambda new: new.save(tmp_path))
     assert done.measure(records) and world.answered == planned - stop_after
     assert seen[-1] == Progress(planned - stop_after, planned - stop_after, seen[-1].record)
     assert {NAMES[i]: row.verdict for i, row in done.found.rows.items()} == {n: VERDICTS[NAMES[r.id]] for n, r in
@@ -282,28 +285,29 @@ def test_ctrl_c_keeps_what_is_done_and_a_second_call_measures_what_is_missing(
     assert done.missing(records) == [] and load(tmp_path) == done.found
 
 
-def test_time_that_is_up_leaves_verdicts_to_three_repetitions(this: Setup, tmp_path: Path) -> None:
+def test_time_that_is_up_leaves_verdicts_to_three_repetitions(this: Setup) -> None:
     clock = iter(range(100))
-    done = confirming(this, World(), tmp_path, deadline=3.5, clock=lambda: next(clock))
+    done = confirming(this, World(), deadline=3.5, clock=lambda: next(clock))
     assert not done.measure([RECORDS["real"]])
     row = done.found.rows[RECORDS["real"].id]
     assert len(row.ratios) == 4 and row.verdict is Verdict.HOLDS
     assert row.ratio is not None and row.ratio.level == pytest.approx(0.875)
     clock_s = next(clock) + 0.5
-    short = confirming(this, World(), tmp_path, deadline=clock_s, clock=lambda: next(clock))
+    short = confirming(this, World(), deadline=clock_s, clock=lambda: next(clock))
     assert not short.measure([RECORDS["lucky"]])
     assert short.found.rows[RECORDS["lucky"].id].verdict is None
 
 
-def test_another_machine_or_another_way_is_not_mixed_in(this: Setup, whole: Confirmation, tmp_path: Path) -> None:
+def test_another_machine_or_another_way_is_not_mixed_in(this: Setup, whole: Confirmation) -> None:
     elsewhere = replace(whole, machine={**whole.machine, "cpu": "Abacus"})
     with pytest.raises(RunDamaged, match="begun on Abacus"):
-        begin_confirmation(this, elsewhere, tmp_path)
+        begin_confirmation(this, elsewhere, Path("run"))
     with pytest.raises(RunDamaged, match="measured in another way"):
-        begin_confirmation(this, replace(whole, seeds=(8, 9)), tmp_path)
+        begin_confirmation(this, replace(whole, seeds=(8, 9)), Path("run"))
 
 
 def test_file_is_read_back_as_it_was_and_damage_is_named(whole: Confirmation, tmp_path: Path) -> None:
+    whole.save(tmp_path)
     assert load(tmp_path) == whole
     data = json.loads((tmp_path / "confirmed.json").read_text())
     assert data["split"] == "test" and data["seeds"] == list(SEEDS) and data["machine"]["cpu"]
@@ -313,9 +317,9 @@ def test_file_is_read_back_as_it_was_and_damage_is_named(whole: Confirmation, tm
     assert load(tmp_path / "elsewhere") is None
 
 
-def test_front_loses_what_does_not_hold_and_the_next_best_is_measured(this: Setup, tmp_path: Path) -> None:
+def test_front_loses_what_does_not_hold_and_the_next_best_is_measured(this: Setup) -> None:
     world = World()
-    done = confirming(this, world, tmp_path)
+    done = confirming(this, world)
     before = front(ALL, this.objectives, this.floors)
     assert before is not None and {NAMES[r.id] for r in before.members} >= {"fails", "overfitted"}
     assert confirm_front(done, ALL, 24)
@@ -373,8 +377,8 @@ def test_the_first_few_are_the_best_and_span_the_front() -> None:
     assert gap(ordered[:6]) < np.quantile(drawn, 0.05)
 
 
-def test_a_time_limit_takes_the_first_that_fit(this: Setup, tmp_path: Path) -> None:
-    done = confirming(this, World(), tmp_path)
+def test_a_time_limit_takes_the_first_that_fit(this: Setup) -> None:
+    done = confirming(this, World())
     whole = wave(done, ALL, 24)
     each = [this.expected_s(r) for r in whole]
     assert all(3 < s < 4 for s in each)  # five trainings of a second by three workers, six repetitions of 0.3 s
