@@ -47,7 +47,8 @@ def explain(
         measuring = Measuring(lab, scales(base, context.objectives), view.stage)
         measuring.run()
     prepared = PreparedWorkload.load(Path(context.prepared))
-    shown = look(context, lab.genome_of(measuring.minimiser.kept), prepared.signature, space)
+    seen = kept_file(run, record).with_suffix(".ir.json")
+    shown = look(context, lab.genome_of(measuring.minimiser.kept), prepared.signature, space, seen)
     workload = run.manifest["config"]["workload"]
     found = explanation(run.folder.name, record, workload, lab, measuring, shown, _method(made.rounds, base))
     show(found, page, as_json, console)

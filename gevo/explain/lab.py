@@ -1,6 +1,6 @@
 """Subsets of a genome's genes, evaluated again and again: each round trains from a seed of its own and times anew.
 
-What is evaluated is kept in a file at once, so that a second call and a call after Ctrl-C begin with it.
+What is evaluated is kept in a file, so that a second call and a call after Ctrl-C begin with it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from gevo.genome import IDENTITY, Genome
 from mlir_passes.space import Space, dangling
 
 FORMAT = 1
+SAVE_EVERY_S = 2.0  # the file is written whole; also when the lab is left, however that comes about
 ROUNDS = 5  # seeds that a prepared workload has beside the search's
 Genes = tuple[int, ...]
 
@@ -78,13 +79,17 @@ class Lab:
         self.all: Genes = tuple(range(len(genome.edits) + (genome.storage != IDENTITY.storage)))
         self.evaluated = 0
         self.left = 0  # evaluations that are still to come, as whoever asks for them thinks
+        self._unsaved, self._next_save = False, 0.0
         self._load()
 
     def __enter__(self) -> Lab:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stack.__exit__(kind, error, at)
+        try:
+            self._save()
+        finally:
+            self._stack.__exit__(kind, error, at)
 
     def genome_of(self, genes: Iterable[int]) -> Genome:
         """The genome with only these genes."""
@@ -168,15 +173,20 @@ class Lab:
         self.left = max(0, self.left - 1)
         # the base's ratio to itself is 1, and how far from it a measurement comes out is noise
         self._results[key, number] = result if key else replace(result, runtime_ratio=1.0)
-        self._save()
+        self._unsaved = True
+        if time.monotonic() >= self._next_save:
+            self._save()
         self.watch(self)
 
     def _save(self) -> None:
+        if not self._unsaved:
+            return
         samples = [
             {"genes": list(key), "round": number, "result": result.to_json()}
             for (key, number), result in self._results.items()
         ]
         write_json(self._path, {"format": FORMAT, "plan": self._signature(), "samples": samples})
+        self._unsaved, self._next_save = False, time.monotonic() + SAVE_EVERY_S
 
     def _load(self) -> None:
         if not self._path.is_file():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
+from mlir_passes.space import source
 from mlir_passes.structure import Line, Structure
 from workloads.workload import Signature
 
@@ -27,6 +28,7 @@ class Names:
 
     def name(self, what: str) -> str:
         """Of "op17", "op17#0" or "arg3", in words with its site: "the gradient of w1 (op20, model.py:17)"."""
+        what = source(what)
         if what in self.leaves:
             return self.leaves[what]
         site = what.partition("#")[0]
@@ -42,6 +44,7 @@ class Names:
 
     def role(self, what: str) -> tuple[str, str]:
         """What a site or value is to a parameter, and which: ("gradient", "w1"); ("", "") if nothing."""
+        what = source(what)
         if what in self.leaves and self._is_weight(what):
             return PARAMETER, self.leaves[what]
         site = what.partition("#")[0].partition("'")[0]

@@ -9,18 +9,20 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fitness.job import Context
-from gevo.errors import Unsupported
 from gevo.explain.difference import Shown, diff
 from gevo.explain.lab import Genes
 from gevo.explain.names import Names
 from gevo.explain.report import Said
 from gevo.explain.words import sentences
+from gevo.files import write_json
 from gevo.genome import IDENTITY, Genome
 from gevo.ir_child import in_child
 from gevo.kernels import StepKernels
 from mlir_passes.space import Space
 from mlir_passes.structure import Structure
 from workloads.workload import Signature
+
+FORMAT = 1
 
 
 class Seen:
@@ -49,8 +51,13 @@ class Seen:
         return tuple(found)
 
 
-def look(context: Context, kept: Genome, signature: Signature, space: Space) -> Seen:
-    """What is to be seen of the variant by `kept` in IR; found in a process of its own, as MLIR may abort one."""
+def look(context: Context, kept: Genome, signature: Signature, space: Space, path: Path) -> Seen:
+    """What is to be seen of the variant by `kept` in IR: from the file `path` if it holds just that, else found in a
+    process of its own, as MLIR may abort one, and kept there."""
+    if path.is_file():
+        data = json.loads(path.read_text())
+        if data.get("key") == kept.key and data.get("format") == FORMAT:
+            return Seen(data, signature, space)
     with TemporaryDirectory(prefix="gevo-explain-") as name:
         to = Path(name) / "ir.json"
         in_child(
@@ -63,6 +70,6 @@ def look(context: Context, kept: Genome, signature: Signature, space: Space) -> 
             tuning=context.tuning,
             threads=context.threads,
         )
-        if not to.is_file():
-            raise Unsupported("the compiler's process left nothing", "explain")
-        return Seen(json.loads(to.read_text()), signature, space)
+        data = {**json.loads(to.read_text()), "key": kept.key, "format": FORMAT}
+    write_json(path, data)
+    return Seen(data, signature, space)

@@ -25,7 +25,8 @@ def show(found: Explanation, console: Console) -> None:
         console.print(_effects(found))
     if found.pairs:
         console.print(_pairs(found))
-    console.print(_sums(found))
+    if found.whole:
+        console.print(_sums(found))
     if found.diff:
         console.print(Text("\nWhat changed in the step", style="bold"))
         _diff(found, console)
@@ -39,7 +40,8 @@ def heading(found: Explanation) -> str:
     """How many edits there are and how many matter."""
     count, kept = len(found.said), len(found.kept)
     if not kept and found.minimal:
-        return f"{found.record} of {found.run}: none of its {count} edits changes an objective beyond noise"
+        which = "its edit changes no" if count == 1 else f"none of its {count} edits changes an"
+        return f"{found.record} of {found.run}: {which} objective beyond noise"
     verb = "matter" if found.minimal else "may matter"
     return f"{found.record} of {found.run}: {kept} of {count} edit{'s' * (count != 1)} {verb}"
 
@@ -113,12 +115,16 @@ def _sums(found: Explanation) -> Table:
     table = Table(box=None, title="Against the base", title_justify="left", pad_edge=False)
     table.add_column("")
     _columns(table, found.scales)
-    rows = {
-        "all edits": [found.whole.get(s.objective) for s in found.scales],
-        "the edits that matter": [found.sums[s.objective].joint for s in found.scales],
-        "sum of them alone": [found.sums[s.objective].alone for s in found.scales],
-        "sum of them in the variant": [found.sums[s.objective].within for s in found.scales],
-    }
+    rows = {"all edits": [found.whole.get(s.objective) for s in found.scales]}
+    rows |= (
+        {
+            "the edits that matter": [found.sums[s.objective].joint for s in found.scales],
+            "sum of them alone": [found.sums[s.objective].alone for s in found.scales],
+            "sum of them in the variant": [found.sums[s.objective].within for s in found.scales],
+        }
+        if found.kept
+        else {}
+    )
     for label, values in rows.items():
         table.add_row(label, *(interval(v, s) for v, s in zip(values, found.scales, strict=True)))
     return table

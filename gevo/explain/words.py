@@ -10,6 +10,8 @@ from gevo.explain.names import GRADIENT, NEW, PARAMETER, UPDATE, Names
 from mlir_passes.edits import Edit
 
 CONTRACTIONS = ("product", "convolution", "depthwise convolution")
+SCALES, LEFT_OUT = ("scale", "body_scale"), ("delete", "skip")
+GIVEN = ("delete", "replace", "rewire", "skip", "swap")
 REDUCTIONS = ("sum", "maximum over a loop", "minimum over a loop", "reduction", "pooling")
 
 
@@ -18,8 +20,8 @@ class Reading:
     """What edits of some kinds mean where their target has one of these roles, or is made by one of these kinds of op
     (any where none is given). normalised: only where the parameter's update divides by the size of its gradient.
 
-    text: with {name} of the parameter or the op, {factor}, and {more}, {larger}, {faster} by whether the factor is
-    above 1.
+    strided: only where the edit's `stride` is above 1. text: with {name} of the parameter or the op, the edit's own
+    fields, and {larger}, {more}, {grows} by whether its factor is above 1.
     """
 
     edits: tuple[str, ...]
@@ -27,28 +29,30 @@ class Reading:
     roles: tuple[str, ...] = ()
     ops: tuple[str, ...] = ()
     normalised: bool | None = None
+    strided: bool = False
 
 
-# The first that fits is said. Fields of edits that it looks at: `site` or `value` (the target), `factor`, `element`.
+# The first that fits is said. It looks at an edit's target, its `value` or `site`, and at its `factor`.
 READINGS: tuple[Reading, ...] = (
-    Reading(("scale",), "the update divides by the gradient's size, so this changes little", (GRADIENT,), (), True),
-    Reading(("scale",), "a {larger} learning rate for {name}", (GRADIENT, UPDATE), (), None),
-    Reading(("scale",), "{name} {grows} with every step", (NEW,)),
+    Reading(SCALES, "its update divides by the size of the gradient, so this changes little", (GRADIENT,), (), True),
+    Reading(SCALES, "a {larger} learning rate for {name}", (GRADIENT, UPDATE), (), None),
+    Reading(SCALES, "{name} {grows} with every step", (NEW,)),
     Reading(("scale",), "{name} counts {more}", (PARAMETER,)),
-    Reading(("scale",), "its outputs are {larger}", (), CONTRACTIONS),
-    Reading(("delete", "replace", "rewire"), "{name} learns from something else than its gradient", (GRADIENT, UPDATE)),
-    Reading(("delete", "skip"), "{name} is set by something else than its update", (NEW,)),
-    Reading(("delete", "skip"), "no nonlinearity there", (), ("relu",)),
-    Reading(("delete", "skip"), "a residual is left out", (), ("residual addition",)),
-    Reading(("delete", "skip"), "a layer is left out", (), CONTRACTIONS),
-    Reading(("delete", "skip"), "no bias or shift there", (), ("addition",)),
-    Reading(("delete", "skip"), "one operation less", ()),
-    Reading(("shrink",), "a gradient from part of its terms", (GRADIENT,)),
-    Reading(("shrink",), "less work: part of its channels or taps is left out", (), CONTRACTIONS),
-    Reading(("shrink",), "a statistic of part of the values", (), REDUCTIONS),
-    Reading(("cast",), "it is stored narrower: less memory, and rounded"),
-    Reading(("copy",), "computed a second time for one reader"),
-    Reading(("body_scale",), "a {larger} learning rate for {name}", (UPDATE, GRADIENT)),
+    Reading(SCALES, "its outputs are {larger}", (), CONTRACTIONS),
+    Reading(GIVEN, "{name} learns from something else than its gradient", (GRADIENT, UPDATE)),
+    Reading(GIVEN, "{name} gets something else than its update", (NEW,)),
+    Reading(LEFT_OUT, "no nonlinearity there", (), ("relu",)),
+    Reading(LEFT_OUT, "a residual is left out", (), ("residual addition",)),
+    Reading(("skip",), "what is skipped is left out for all that follows: a layer, if a contraction is among it"),
+    Reading(LEFT_OUT, "a layer is left out", (), CONTRACTIONS),
+    Reading(LEFT_OUT, "no bias or shift there", (), ("addition",)),
+    Reading(("shrink",), "a gradient from a part of its terms", (GRADIENT,)),
+    Reading(("shrink",), "less work: every {stride}th channel or tap is used", (), CONTRACTIONS, strided=True),
+    Reading(("shrink",), "less work: {count} of its channels or taps are used", (), CONTRACTIONS),
+    Reading(("shrink",), "taken over every {stride}th value", (), REDUCTIONS, strided=True),
+    Reading(("shrink",), "taken over {count} values", (), REDUCTIONS),
+    Reading(("cast",), "stored in {to}: less memory, and rounded"),
+    Reading(("copy",), "computed a second time, for one reader"),
 )
 
 
@@ -68,7 +72,9 @@ def reading(edit: Edit, names: Names) -> str:
             continue
         if one.normalised is not None and names.normalised(parameter) != one.normalised:
             continue
-        return one.text.format(name=parameter or names.name(target), **_by_factor(data))
+        if one.strided and data.get("stride", 1) < 2:
+            continue
+        return one.text.format(**{**data, "name": parameter or names.name(target), **_by_factor(data)})
     return ""
 
 
@@ -78,14 +84,9 @@ def target_of(data: Mapping[str, Any]) -> str:
 
 
 def _by_factor(data: Mapping[str, Any]) -> dict[str, str]:
-    factor = data.get("factor", 1.0)
-    number = float(factor) if isinstance(factor, (int, float)) else 1.0
-    if number <= 0:
-        return {"factor": f"{number:g}", "larger": "zero or reversed", "more": "not, or reversed", "grows": "vanishes"}
-    up = number > 1
-    return {
-        "factor": f"{number:g}",
-        "larger": "larger" if up else "smaller",
-        "more": "more" if up else "less",
-        "grows": "grows" if up else "shrinks (weight decay)",
-    }
+    factor = float(data.get("factor", 1.0))
+    if factor <= 0:
+        return {"larger": "zero or reversed", "more": "not at all, or reversed", "grows": "vanishes or turns"}
+    if factor > 1:
+        return {"larger": "larger", "more": "more", "grows": "grows"}
+    return {"larger": "smaller", "more": "less", "grows": "shrinks (weight decay)"}
