@@ -47,14 +47,19 @@ class Editor:
             raise EditDoesNotApply("edit", f"no value {name}")
         return self._values[name]
 
-    def body(self, site: str) -> Body:
-        """The body of the linalg.generic at `site`; raises EditDoesNotApply for another op."""
+    def body(self, site: str, *names: str) -> Body:
+        """The body of the linalg.generic at `site`, where `names` may be values of the step; raises EditDoesNotApply
+        for another op."""
         op = self.op(site)
         if op.name != "linalg.generic":
             raise EditDoesNotApply("edit", f"{site} is a {op.name}, which has no body to edit")
         if site not in self._bodies:
             self._bodies[site] = read_body(op)
-        return self._bodies[site]
+        body = self._bodies[site]
+        body.values.update(
+            {name: self._values[name] for name in names if name in self._values and name not in body.values}
+        )
+        return body
 
     def clone(self, site: str, new_site: str, before: str, uses: Sequence[Use]) -> Any:
         """A copy of the op at `site` placed just before the op at `before`, numbered `new_site`, that reads `uses`."""

@@ -23,10 +23,17 @@ KINDS: dict[str, str] = {
     "delete": "mlir_passes.edits.delete:Delete",
     "copy": "mlir_passes.edits.copy:Copy",
     "rewire": "mlir_passes.edits.rewire:Rewire",
+    "move": "mlir_passes.edits.move:Move",
+    "replace": "mlir_passes.edits.replace:Replace",
+    "swap": "mlir_passes.edits.swap:Swap",
     "scale": "mlir_passes.edits.scale:Scale",
     "cast": "mlir_passes.edits.cast:Cast",
     "shrink": "mlir_passes.edits.shrink:Shrink",
     "skip": "mlir_passes.edits.skip:Skip",
+    "body_drop": "mlir_passes.edits.body_drop:BodyDrop",
+    "body_swap": "mlir_passes.edits.body_swap:BodySwap",
+    "body_replace": "mlir_passes.edits.body_replace:BodyReplace",
+    "body_scale": "mlir_passes.edits.body_scale:BodyScale",
 }
 RESIZE = tuple(HOW)
 FILLS = tuple(FILL)  # mlir-mutate pads with 1 in its last commit, with 0 before: both are choices here

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from mlir_passes.edits.base import Edit, Name, Use, all_fit, draw_use, use_words
-from mlir_passes.space import Space
+from mlir_passes.edits.plausible import semantic
+from mlir_passes.space import Space, SpaceOp
 
 if TYPE_CHECKING:
     from mlir_passes.repair import Editor
@@ -26,6 +27,11 @@ class Delete(Edit):
         sites = [op for op in space.ops if op.editable]
         if not sites:
             return None
+        if semantic("delete", rng):
+            passed = [(op, v) for op in sites for v in _passed(space, op)]
+            if passed:
+                op, value = rng.choice(passed)
+                return Delete(op.site, (Use(value),))
         op = rng.choice(sites)
         uses = [draw_use(space, op.site, space.types[r], rng) for r in op.results]
         if any(u is None for u in uses):
@@ -55,3 +61,11 @@ class Delete(Edit):
 
     def apply(self, editor: Editor) -> None:
         editor.remove(self.site, self.instead)
+
+
+def _passed(space: Space, op: SpaceOp) -> list[str]:
+    """Operands that an op of one result can be passed by with."""
+    if len(op.results) != 1:
+        return []
+    read = [op.operands[slot] for slot in op.slots]
+    return [v for v in read if "|" not in v and space.types.get(v) == space.types[op.results[0]]]

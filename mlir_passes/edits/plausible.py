@@ -50,7 +50,7 @@ MOVE_FAR = 0.3  # of moves that go anywhere
 
 CAST_LEAST_ELEMENTS = 1024  # of a value worth it, as for `storage`: less is next to no memory
 
-BODY_ZERO_OPERAND = 0.5  # of dropped inner ops whose result becomes one of their own operands, not any argument
+BODY_OWN_OPERAND = 0.8  # of dropped inner ops that become one of their own operands: x + y becomes x, not any value
 
 T = TypeVar("T")
 
