@@ -12,7 +12,6 @@ from rich.console import Console
 
 from fitness.errors import FitnessError
 from fitness.job import Context
-from fitness.pool import Pool
 from fitness.result import Result
 from gevo.campaign import Evaluator
 from gevo.confirm import Confirming, confirm_front, wave
@@ -114,4 +113,6 @@ def _say(this: Setup, todo: Sequence[Record], console: Console) -> None:
 
 
 def _open_pool(context: Context, workers: int, base: Result | None) -> AbstractContextManager[Evaluator]:
+    from fitness.pool import Pool
+
     return Pool(context, workers, base)

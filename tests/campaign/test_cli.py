@@ -3,12 +3,13 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from synthetic import FakePool, make_space
+from synthetic import FakePool, fake_result, make_space
 
 from fitness.errors import FitnessError
 from fitness.job import Context
@@ -125,6 +126,76 @@ def test_front_as_table_json_and_picture(gevo: Cli, night: Path) -> None:
     assert Path("front.png").read_bytes()[:4] == b"\x89PNG"
 
 
+def confirm_as(monkeypatch: pytest.MonkeyPatch, ratio: Callable[[Any], float]) -> None:
+    """Have variants take `ratio(result)` of the base's time when they are timed again."""
+
+    def pool(context: Context, workers: int, base: Any = None) -> FakePool:
+        again = context.objectives == ("runtime_s",)
+        return FakePool(workers, answer=lambda g: timed_again(fake_result(g)) if again else fake_result(g))
+
+    def timed_again(result: Any) -> Any:
+        return replace(result, runtime_ratio=ratio(result)) if result.ok else result
+
+    monkeypatch.setattr(sys.modules["fitness.pool"], "Pool", pool)
+
+
+def test_search_confirms_its_front_unless_told_not_to(gevo: Cli) -> None:
+    short = "search", "digits", "--generations", "2", "--population", "8"
+    _, out, _ = gevo(*short, "--name", "night")
+    assert "Confirming" in out and "timed again in 6 processes each" in out and "Ctrl-C stops it" in out
+    assert "which the search never saw" in out and "Not confirmed" not in out
+    _, out, _ = gevo(*short, "--name", "day", "--no-confirm")
+    assert "Confirming" not in out and not Path("runs/day/confirmed.json").exists()
+    assert "Not confirmed: measured by the search alone" in out and "gevo confirm day" in out
+    assert "Not confirmed" not in gevo("confirm", "day")[1] and Path("runs/day/confirmed.json").exists()
+    assert "All of it is confirmed already" in gevo("confirm", "day")[1]
+    assert "Confirming" in gevo("confirm", "day", "--again")[1]
+
+
+def test_what_is_not_there_when_timed_again_leaves_the_front(gevo: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    confirm_as(monkeypatch, lambda result: 1.001)
+    search = "search", "digits", "--generations", "4", "--population", "8", "--objectives", "runtime_s,error"
+    _, out, _ = gevo(*search, "--name", "night")
+    assert "Left the front" in out and "lucky: no faster when timed again" in out
+    told = json.loads(gevo("front", "night", "--json")[1])
+    left = {r["id"]: r["confirmed"] for r in told["left"]}
+    assert left and all(row["verdict"] == "lucky" and row["ratio"]["value"] == 1.001 for row in left.values())
+    assert not left.keys() & {r["id"] for r in told["records"]}
+    assert told["confirmation"]["split"] == "test" and "runtime_s" in told["confirmation"]["methods"]
+    everything = json.loads(gevo("front", "night", "--all", "--json")[1])
+    assert left.keys() & {r["id"] for r in everything["records"]} and not everything["left"]
+    first = next(iter(left))
+    assert "Measured again: lucky" in gevo("show", "night", first)[1]
+    assert gevo("show", "night", "fastest")[1].split()[1].rstrip(",") not in left
+
+
+def test_what_holds_is_shown_with_its_interval_and_drawn(gevo: Cli, night: Path) -> None:
+    told = json.loads(gevo("front", "night", "--json")[1])
+    row = next(r for r in told["records"] if r["confirmed"] and not r["base"])
+    ratio = row["confirmed"]["ratio"]
+    assert ratio["low"] <= ratio["value"] <= ratio["high"] and ratio["level"] > 0.95
+    _, out, _ = gevo("front", "night")
+    assert (
+        f"{ratio['value']:.3f}x ({ratio['low']:.3f}-{ratio['high']:.3f})" in out and "timed again: median of 6" in out
+    )
+    pytest.importorskip("matplotlib")
+    assert gevo("front", "night", "--plot", "front.svg")[0] == 0
+    assert "confirmed" in Path("front.svg").read_text()
+
+
+def test_interrupted_confirming_keeps_what_is_done(gevo: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(result: Any) -> float:
+        raise KeyboardInterrupt
+
+    confirm_as(monkeypatch, stop)
+    code, out, _ = gevo("search", "digits", "--generations", "2", "--population", "8", "--name", "night")
+    assert code == 130 and "Front of night" in out and "are not confirmed yet: gevo confirm night" in out
+    assert all(r["errors"] for r in json.loads(Path("runs/night/confirmed.json").read_text())["records"])
+    confirm_as(monkeypatch, lambda result: result.runtime_ratio)
+    code, out, _ = gevo("confirm", "night")
+    assert code == 0 and "not confirmed yet" not in out
+
+
 def test_show_prints_a_record_and_its_rerun(gevo: Cli, night: Path) -> None:
     code, out, _ = gevo("show", "night", "r0001", "--rerun")
     assert code == 0 and "outcome" in out and "now" in out and "1.000x" in out
@@ -183,6 +254,14 @@ def failed_record(gevo: Cli) -> tuple[str, ...]:
     return ("export", "night", failed.id, "--to", "out")
 
 
+def confirmed_base(gevo: Cli) -> tuple[str, ...]:
+    return ("confirm", "night", "r0001")
+
+
+def confirmed_failure(gevo: Cli) -> tuple[str, ...]:
+    return ("confirm", *failed_record(gevo)[1:3])
+
+
 def full_folder(gevo: Cli) -> tuple[str, ...]:
     Path("out").mkdir()
     Path("out/mine.txt").write_text("")
@@ -203,6 +282,8 @@ def full_folder(gevo: Cli) -> tuple[str, ...]:
         (unwritable_folder, 5, "cannot be made: Not a directory"),
         (torn_in_the_middle, 7, "line 1 fails its checksum"),
         (failed_record, 2, "nothing to export"),
+        (confirmed_base, 2, "r0001 is the base, which others are compared with"),
+        (confirmed_failure, 2, "nothing to confirm"),
         (full_folder, 5, "the folder is not empty"),
     ],
 )
@@ -261,6 +342,8 @@ def test_locked_run_names_the_writer(gevo: Cli, night: Path) -> None:
     )
     try:
         assert holder.stdout is not None and holder.stdout.readline() == "in\n"
+        got, _, message = gevo("confirm", "night")
+        assert got == 6 and f"process {holder.pid} still writes to this run" in message
         got, _, message = gevo("resume", "night", "--for", "1s")
         assert got == 6 and f"process {holder.pid} writes to this run" in message
         assert f"running, process {holder.pid}" in gevo("status", "night")[1]
@@ -287,8 +370,6 @@ def test_missing_plot_package_is_said(gevo: Cli, night: Path, monkeypatch: pytes
 
 
 def test_mixed_energy_methods_are_refused(gevo: Cli, night: Path) -> None:
-    from dataclasses import replace
-
     from fitness.result import Measure
     from gevo.store import Run
 
@@ -315,7 +396,7 @@ def test_doctor_and_workloads_answer(gevo: Cli) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["search", "kernels", "tune", "resume", "status", "front", "show", "export", "workloads", "doctor"],
+    ["search", "kernels", "tune", "resume", "status", "front", "confirm", "show", "export", "workloads", "doctor"],
 )
 def test_every_command_teaches_by_an_example(gevo: Cli, command: str) -> None:
     code, out, _ = gevo(command, "--help")
