@@ -65,7 +65,13 @@ class Campaign:
         search = self.config.search
         space = Space.load(run.folder / "space.json")
         self._search = Search(
-            space, search, self.config.objectives, run.manifest["floors"], self.config.seed, self.config.storage
+            space,
+            search,
+            self.config.objectives,
+            run.manifest["floors"],
+            self.config.seed,
+            self.config.storage,
+            limits=run.limits,
         )
         records = run.records()
         self._energy_method = run.manifest["base"]["energy_j_method"]
@@ -74,7 +80,7 @@ class Campaign:
         done = [r for r in records if r.generation < self._search.generation or r.is_base]
         self._known = _by_fingerprint(done)
         self._known.setdefault(evaluator.base.fingerprint, evaluator.base)
-        self.tally = Tally(self.config.objectives, Budget(), search.population)
+        self.tally = Tally(self.config.objectives, Budget(), search.population, run.limits, run.manifest["floors"])
         self.tally.load(records)
         self._earlier_s, self._start = self.tally.elapsed_s, clock()
 
@@ -133,7 +139,7 @@ class Campaign:
             text=proposal.genome.text,
             parents=tuple(self._records[key].id for key in proposal.parents),
             elapsed_s=round(self._elapsed_s, 3),
-            result=checked(result, self.config.objectives),
+            result=checked(result, self.config.measured),
             operator=proposal.operator,
         )
         self._refuse_other_energy(record.result)

@@ -69,6 +69,12 @@ def search(
         str, typer.Option(metavar="LIST", help="What to trade, by comma.")
     ] = "runtime_s,peak_bytes,energy_j,error",
     memory_budget: Annotated[str, typer.Option(metavar="SIZE", help="Refuse variants that need more: 4MiB.")] = "",
+    deadline: Annotated[
+        str, typer.Option(metavar="TIME", help="Most time of a step: 1.1x, that of the base, or 3ms.")
+    ] = "",
+    max_error_increase: Annotated[
+        float | None, typer.Option(metavar="X", help="Most error over the base's: 0.02 is 2 points of accuracy.")
+    ] = None,
     target: Annotated[str, typer.Option(help="What to compile for; cpu is the one there is.")] = "cpu",
     workers: WORKERS = None,
     threads: Annotated[
@@ -95,6 +101,10 @@ def search(
     faster. Tune with the threads you will train with: what is fastest on two
     cores need not be on one. A step below about 100 us stays on one core.
     \b
+    --deadline and --max-error-increase are limits: variants over one are kept
+    and lead the search where nothing meets it yet, but never stand on the
+    front. --memory-budget ends a variant before it runs.
+    \b
     A workload says by its numerics rule, storage=..., what a variant may store
     values between kernels in: f16 and bf16 take half the bytes of f32. The base
     is always f32; --storage narrows the choice, --storage f32 leaves none.
@@ -111,6 +121,8 @@ def search(
         objectives=_objectives(objectives),
         target=_target(target),
         memory_budget=_size(memory_budget),
+        deadline=_deadline(deadline),
+        max_error_increase=max_error_increase,
         workers=workers or max(1, (cores() - 1) // threads),
         threads=threads,
         seed=seed,
@@ -468,6 +480,16 @@ def _size(text: str) -> int:
         return parse_bytes(text) if text else 0
     except ValueError as error:
         raise CampaignError(str(error), "--memory-budget") from error
+
+
+def _deadline(text: str) -> str:
+    from gevo.limits import parse_deadline
+
+    try:
+        number, unit = parse_deadline(text) if text else (0.0, "")
+    except ValueError as error:
+        raise CampaignError(str(error), "--deadline") from error
+    return f"{number:g}{unit}" if unit else ""
 
 
 def _objectives(text: str) -> tuple[str, ...]:

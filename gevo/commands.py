@@ -34,6 +34,7 @@ from gevo.launch import (
     reopened,
     runs_in,
 )
+from gevo.limits import limits_text
 from gevo.lock import WriterLock
 from gevo.machine import cores
 from gevo.pick import pick
@@ -169,7 +170,7 @@ def status(folder: Path, console: Console) -> None:
     """Print what the run has found so far and whether it is running."""
     run = Run(folder)
     config = CampaignConfig.from_json(run.manifest["config"])
-    tally = Tally(config.objectives, config.budget, config.search.population)
+    tally = Tally(config.objectives, config.budget, config.search.population, run.limits, run.manifest["floors"])
     tally.load(run.records())
     spent, writer = run.spent(), run.writer()
     tally.generation = spent.generations
@@ -179,6 +180,7 @@ def status(folder: Path, console: Console) -> None:
         "workload": config.workload,
         "now": f"running, process {writer}" if writer else f"not running{more}",
         "budget": config.budget.text,
+        **({"limits": limits_text(run.limits)} if run.limits else {}),
         "spent": f"{span(tally.elapsed_s)}, {tally.records} evaluations, {tally.generation} generations",
         "outcomes": outcomes_text(tally),
         "known programs": f"{tally.answered} variants were answered by their fingerprint",
@@ -222,7 +224,7 @@ def show_front(folder: Path, as_json: bool, picture: Path | None, console: Conso
     """Print the front as a table or JSON; draw it too if `picture` is given. everything: also what does not hold."""
     run = Run(folder)
     config, found = run.manifest["config"], confirmed.load(folder)
-    found = front(run.records(), config["objectives"], run.manifest["floors"], found, everything)
+    found = front(run.records(), config["objectives"], run.manifest["floors"], found, everything, run.limits)
     if found is None:
         console.print("No valid record yet")
         return
@@ -269,6 +271,7 @@ def show(folder: Path, identifier: str, rerun: bool, console: Console) -> None:
             "record": f"{record.id}, generation {record.generation}, key {record.key}",
             "parents": ", ".join(record.parents) or "none",
             "outcome": f"{result.outcome}" + (f" in {result.stage}" if result.stage else ""),
+            **({"over a limit": run.over(record)} if result.ok and run.over(record) else {}),
             **({"detail": result.detail} if result.detail else {}),
             **({"answered by": result.answered_by} if result.answered_by else {}),
             "stages": ", ".join(f"{name} {seconds:.3f} s" for name, seconds in result.stage_s.items()) or "none",

@@ -67,6 +67,8 @@ class CampaignConfig:
     workload: as `search` takes it. workers do not change the front, so `resume` may set another number.
     threads: that work at one step; times depend on it, so it is the run's for good.
     memory_budget: arena bytes a variant may have; 0 for no bound.
+    deadline: time of a step a variant may have, as "1.1x" of the base or "3ms"; "" for no bound.
+    max_error_increase: error a variant may have over the base's, absolute; None for no bound.
     storage: what variants may store values between kernels in; f32 is the base's.
     """
 
@@ -80,6 +82,14 @@ class CampaignConfig:
     budget: Budget = field(default_factory=Budget)
     search: SearchConfig = field(default_factory=SearchConfig)
     storage: tuple[str, ...] = ("f32",)
+    deadline: str = ""
+    max_error_increase: float | None = None
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """What every evaluation measures: the objectives, and what is limited."""
+        limited = {"runtime_s": bool(self.deadline), "error": self.max_error_increase is not None}
+        return tuple(name for name in OBJECTIVES if name in self.objectives or limited.get(name))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

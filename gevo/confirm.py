@@ -160,7 +160,7 @@ def wave(confirming: Confirming, records: Sequence[Record], count: int, seconds:
     """What to measure next of the front as it is now: the first of its best `count` records that are not wholly
     measured and that take about `seconds`."""
     this = confirming.this
-    found = front(records, this.objectives, this.floors, confirming.found)
+    found = front(records, this.objectives, this.floors, confirming.found, limits=this.limits)
     if found is None:
         return []
     best = [record for record in best_first(found, confirming.found) if not record.is_base][:count]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ class Setup:
     seeds: tuple[int, ...]
     rows: Mapping[str, int]
     method: str
+    limits: Mapping[str, float] = field(default_factory=dict[str, float])
     shuffle: int = 0
     workers: int = 1
 
@@ -85,6 +86,7 @@ def setup(manifest: Mapping[str, Any], context: Context, base: Record, workers: 
         seeds=seeds,
         rows=rows,
         method=method,
+        limits=manifest.get("limits", {}),
         shuffle=config["seed"],
         workers=workers,
     )

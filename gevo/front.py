@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gevo.confirmed import Confirmation, Confirmed
 from gevo.errors import ExtraMissing, RunDamaged
+from gevo.limits import over_text, violation
 from gevo.objectives import figure, point
 from gevo.record import Record, versus
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 class Front:
     """Non-dominated records by the first objective, the base, and how each objective was measured.
 
-    base_on_front: whether nothing found so far dominates the base.
+    base_on_front: whether nothing found so far dominates the base. base_over: the limits that the base is over, in
+        words.
     confirmation: of the run, None if nothing of it was confirmed. confirmed: the members' rows of it, by id.
     left: records that were on the front of the search and do not hold.
     """
@@ -30,6 +32,7 @@ class Front:
     members: tuple[Record, ...]
     methods: dict[str, str]
     base_on_front: bool
+    base_over: str = ""
     confirmation: Confirmation | None = None
     confirmed: Mapping[str, Confirmed] = field(default_factory=dict[str, Confirmed])
     left: tuple[Record, ...] = ()
@@ -77,8 +80,9 @@ def front(
     floors: Mapping[str, float],
     confirmation: Confirmation | None = None,
     everything: bool = False,
+    limits: Mapping[str, float] | None = None,
 ) -> Front | None:
-    """The front of all valid records; None while there is no base record.
+    """The front of all valid records within the limits; None while there is no base record.
 
     What `confirmation` says does not hold leaves the front, with all records of the same program; `everything` keeps
     it. Members stand as the search measured them: confirmed and other records are compared by the same figures.
@@ -98,7 +102,7 @@ def front(
     gone = {r.id for r in left}
     best: dict[tuple[float, ...], Record] = {}
     for record in valid:
-        if record.id in gone:
+        if record.id in gone or violation(record.result, limits or {}, floors):
             continue
         at = point(record.result, objectives, floors)
         if at not in best or record.genome.size < best[at].genome.size:
@@ -113,6 +117,7 @@ def front(
         members=tuple(members),
         methods=methods,
         base_on_front=base in members,
+        base_over=over_text(base.result, limits or {}, floors),
         confirmation=confirmation,
         confirmed=rows,
         left=tuple(r for r in left if confirmation is not None and r.id in confirmation.rows),
@@ -131,7 +136,8 @@ def table(front: Front, name: str, wide: bool = False) -> Table:
 
     count = len(front.members)
     title = f"Front of {name}: {count} variant{'s' if count != 1 else ''} that no other dominates"
-    caption = "" if front.base_on_front else "The base is dominated; it is shown for comparison."
+    why = f"is over a limit ({front.base_over})" if front.base_over else "is dominated"
+    caption = "" if front.base_on_front else f"The base {why}; it is shown for comparison."
     table = Table(
         title=title,
         caption=caption,

@@ -18,6 +18,7 @@ from gevo.config import CampaignConfig
 from gevo.errors import BaseFails, CampaignError, NotFound, RunDamaged, RunExists, Unwritable
 from gevo.files import write_text
 from gevo.ir_child import in_child
+from gevo.limits import limits
 from gevo.machine import machine, versions
 from gevo.objectives import bounds, floors, not_finite
 from gevo.record import Record, base_record
@@ -57,7 +58,7 @@ def context_for(config: CampaignConfig, prepared: PreparedWorkload, folder: Path
         prepared=str(prepared.folder),
         base=str((folder / "base.mlir").absolute()),
         cache=str(cache_folder() / "objects"),
-        objectives=config.objectives,
+        objectives=config.measured,
         target=config.target,
         memory_budget=config.memory_budget,
         threads=config.threads,
@@ -106,7 +107,7 @@ def lay_out(config: CampaignConfig, folder: Path) -> PreparedWorkload:
 
 def manifest(config: CampaignConfig, context: Context, base: Result, folder: Path) -> dict[str, Any]:
     """All that is frozen when a campaign starts; raises BaseFails if the base cannot be ranked against."""
-    problem = not_finite(base, config.objectives) if base.ok else f"{base.outcome} in {base.stage}: {base.detail}"
+    problem = not_finite(base, config.measured) if base.ok else f"{base.outcome} in {base.stage}: {base.detail}"
     if problem:
         raise BaseFails(f"the base step cannot be measured: {problem}", config.workload, "Fix the step first")
     return {
@@ -120,8 +121,9 @@ def manifest(config: CampaignConfig, context: Context, base: Result, folder: Pat
         "machine": machine(),
         "tuning_sha256": _digest(Path(context.tuning)) if context.tuning else "",
         "base": base_record(base).to_row(),
-        "floors": floors(base, config.objectives),
-        "bounds": bounds(base, config.objectives),
+        "floors": floors(base, config.measured),
+        "bounds": bounds(base, config.measured),
+        "limits": limits(base, config),
     }
 
 

@@ -25,7 +25,7 @@ def pick(run: Run, wanted: str) -> Record:
     """
     if wanted != BASE and wanted not in BEST:
         return run.record(wanted)
-    records = [r for r in run.records() if r.result.ok]
+    records = [r for r in run.records() if r.result.ok and (r.is_base or not run.over(r))]
     base = next((r for r in records if r.is_base), None)
     if base is None:
         raise NotFound("no valid record yet", run.folder, "Wait for the first evaluation")

@@ -128,7 +128,9 @@ def panel(tally: Tally) -> RenderableType:
 
 def outcomes_text(tally: Tally) -> str:
     """Outcomes by kind, the most frequent first."""
-    return ", ".join(f"{count} {outcome}" for outcome, count in tally.outcomes.most_common()) or "nothing yet"
+    parts = [f"{count} {outcome}" for outcome, count in tally.outcomes.most_common()]
+    parts += [f"{tally.over} of the ok over a limit"] if tally.over else []
+    return ", ".join(parts) or "nothing yet"
 
 
 def best_text(tally: Tally, objective: str) -> str:

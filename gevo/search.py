@@ -11,6 +11,7 @@ from fitness.result import Result
 from gevo import selection
 from gevo.config import SearchConfig
 from gevo.genome import IDENTITY, Genome
+from gevo.limits import violation
 from gevo.objectives import point
 from gevo.variation import crossover, draw_edit, mutate
 from mlir_passes.space import Space
@@ -28,10 +29,11 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Member:
-    """A valid genome of the population and the point it is selected by."""
+    """A valid genome of the population, the point it is selected by, and how far it is over the limits."""
 
     genome: Genome
     point: tuple[float, ...]
+    over: float = 0.0
 
 
 class Search:
@@ -49,9 +51,10 @@ class Search:
         floors: Mapping[str, float],
         seed: int,
         storages: Sequence[str] = ("f32",),
+        limits: Mapping[str, float] | None = None,
     ) -> None:
         self._space, self._config, self._storages = space, config, tuple(storages)
-        self._objectives, self._floors = tuple(objectives), dict(floors)
+        self._objectives, self._floors, self._limits = tuple(objectives), dict(floors), dict(limits or {})
         self._rng = random.Random(seed)
         self._seen: set[str] = set()
         self.population: list[Member] = []
@@ -66,12 +69,12 @@ class Search:
 
     def tell(self, results: Iterable[tuple[Genome, Result]]) -> None:
         """Select the next population from this one and the valid results; one call a generation."""
-        valid = [Member(g, point(r, self._objectives, self._floors)) for g, r in results if r.ok]
+        valid = [self._member(g, r) for g, r in results if r.ok]
         pool = self.population + valid
         self.generation += 1
         if not pool:
             return
-        keep = selection.survivors([m.point for m in pool], self._config.population)
+        keep = selection.survivors([m.point for m in pool], self._config.population, [m.over for m in pool])
         self.population = [pool[i] for i in keep]
 
     def state(self) -> dict[str, Any]:
@@ -95,10 +98,14 @@ class Search:
                 f"expected {state['asked']} records with the whole population, got {len(self._seen)}, missing {missing}"
             )
         known = (members[key] for key in state["population"])
-        self.population = [Member(g, point(r, self._objectives, self._floors)) for g, r in known]
+        self.population = [self._member(g, r) for g, r in known]
         self.generation = state["generation"]
         version, internal, gauss = state["rng"]
         self._rng.setstate((version, tuple(internal), gauss))
+
+    def _member(self, genome: Genome, result: Result) -> Member:
+        over = violation(result, self._limits, self._floors)
+        return Member(genome, point(result, self._objectives, self._floors), over)
 
     def _seeds(self) -> list[Proposal]:
         made = {IDENTITY.key: Proposal(IDENTITY, operator="base")}
@@ -116,7 +123,8 @@ class Search:
         if not self.population:
             return []
         size = self._config.population
-        winners = selection.tournament([m.point for m in self.population], size + size % 2, self._rng)
+        points, over = [m.point for m in self.population], [m.over for m in self.population]
+        winners = selection.tournament(points, size + size % 2, self._rng, over)
         parents = [self.population[i].genome for i in winners]
         made: dict[str, Proposal] = {}
         for one, two in zip(parents[::2], parents[1::2], strict=True):

@@ -21,6 +21,7 @@ from fitness.job import OBJECTIVES
 from gevo.config import Budget
 from gevo.errors import NotFound, RunDamaged
 from gevo.files import write_json, write_whole
+from gevo.limits import over_text
 from gevo.lock import WriterLock, holder
 from gevo.log import LogWriter, read_log
 from gevo.record import Record, id_number
@@ -73,6 +74,15 @@ class Run:
             raise RunDamaged(
                 f"format {self.manifest['format']}; this gevo reads up to {FORMAT}", folder, "Use a newer gevo"
             )
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The largest figure of each limited objective; empty in runs of older versions."""
+        return self.manifest.get("limits", {})
+
+    def over(self, record: Record) -> str:
+        """Which limits of the run a valid record is over, in words; "" if it meets them all."""
+        return over_text(record.result, self.limits, self.manifest["floors"])
 
     def records(self) -> list[Record]:
         """All records, in the order of asking."""

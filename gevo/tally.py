@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gevo.config import Budget
+from gevo.limits import violation
 from gevo.objectives import figure
 from gevo.record import Record
 
 
 @dataclass
 class Tally:
-    """Counts over all records, and the pace since `session_start_s`. best: objective -> its best valid record."""
+    """Counts over all records, and the pace since `session_start_s`. best: objective -> its best valid record within
+    the limits. over: valid records that are over one."""
 
     objectives: Sequence[str]
     budget: Budget
     population: int
+    limits: Mapping[str, float] = field(default_factory=dict[str, float])
+    floors: Mapping[str, float] = field(default_factory=dict[str, float])
     base: Record | None = None
     records: int = 0
     generation: int = 0
     outcomes: Counter[str] = field(default_factory=Counter[str])
     best: dict[str, Record] = field(default_factory=dict[str, Record])
     answered: int = 0
+    over: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
     elapsed_s: float = 0.0
@@ -49,6 +54,9 @@ class Tally:
         if self.base is None and record.is_base:
             self.base = record
         if not result.ok:
+            return
+        if violation(result, self.limits, self.floors):
+            self.over += 1
             return
         for name in self.objectives:
             if name not in self.best or figure(result, name) < figure(self.best[name].result, name):
