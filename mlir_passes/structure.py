@@ -40,7 +40,7 @@ _NOUNS = {
     "add": "addition", "sub": "subtraction", "mul": "multiplication", "div": "division", "max": "maximum",
     "min": "minimum", "compare": "comparison", "where": "selection", "exp": "exponential", "log": "logarithm",
     "sitofp": "conversion", "uitofp": "conversion", "truncf": "narrowing", "extf": "widening", "minus": "negation",
-    "sqrt": "square root", "rsqrt": "reciprocal root",
+    "sqrt": "square root", "rsqrt": "reciprocal root", "transpose": "transposition", "broadcast": "repetition",
 }  # fmt: skip
 _SUMS = {"add": "sum", "max": "maximum over a loop", "min": "minimum over a loop", "mul": "product over a loop"}
 _ORDERED = {1: "==", 2: ">", 3: ">=", 4: "<", 5: "<=", 6: "!=", 8: "==", 9: ">", 10: ">=", 11: "<", 12: "<=", 13: "!="}
@@ -104,14 +104,11 @@ def structure(base_text: str, edits: Sequence[Edit]) -> Structure:
 
 def _sites_to_locations(block: Any) -> None:
     seen: set[str] = set()
-    fresh = 0
     for op in operations(block)[:-1]:
         site = site_of(op) if SITE in op.attributes else ""
-        if not site or site in seen:
-            fresh += 1
-            site = f"{NEW}{fresh}"
+        fresh = not site or site in seen
         seen.add(site)
-        op.location = ir.Location.name(site, context=op.context)
+        op.location = ir.Location.name(NEW if fresh else site, context=op.context)
 
 
 class _Reader:
@@ -137,7 +134,9 @@ class _Reader:
                 self._helpers[site] = helper
                 continue
             seen[site] = seen.get(site, 0) + 1
-            if seen[site] > 1:
+            if site == NEW:
+                site = f"{NEW}{seen[site]}"
+            elif seen[site] > 1:
                 site = f"{site}.{seen[site]}"
             lines.append(self._line(op, site))
             self._note_readers(op, site)
@@ -195,9 +194,14 @@ class _Reader:
             said = _expression(op, operands, self._names)
             if said and len(said) <= _LONGEST:
                 return said if "acc" not in said else f"{said}, acc from {operands[-1]}"
-        inputs = read[:2] if kind in ("product", "convolution", "depthwise convolution") else read
-        details = _details(op)
-        return f"{kind}({', '.join(inputs)}{details})"
+        word, inputs = _short(op.name), read
+        if op.name.startswith("linalg.") and word in _SIGNS and len(operands) == 3:
+            return f"{operands[0]} {_SIGNS[word]} {operands[1]}"
+        acc = ""
+        if kind in ("product", "convolution", "depthwise convolution") and len(operands) == 3:
+            inputs, acc = operands[:2], "" if operands[2] == "0" else f" + {operands[2]}"
+        said = {"relu": "max", "maximum": "max", "minimum": "min"}.get(kind, kind)
+        return f"{said}({', '.join(inputs)}{_details(op)}){acc}"
 
 
 def _site(op: Any) -> str:
@@ -321,7 +325,8 @@ def _kind(op: Any, operands: Sequence[str]) -> str:
     if "mat" in name or name in ("dot", "contract"):
         return "product"
     if op.name != "linalg.generic":
-        return name.replace("_", " ")
+        word = _short(op.name)
+        return "relu" if word == "max" and "0" in operands else _NOUNS.get(word, word.replace("_", " "))
     if is_contraction(op):
         return _contraction(op)
     if _copies(op):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -40,8 +40,10 @@ def diff(base: Structure, variant: Structure, where: Mapping[str, str], names: M
             if tag == "equal":
                 found += [_shown(" ", line, where, names) for _, line in old[i:j]]
                 continue
-            found += [_shown("-", line, where, names) for _, line in old[i:j]]
-            found += [_shown("+", line, where, names) for _, line in new[k:m]]
+            before = [_shown("-", line, where, names) for _, line in old[i:j]]
+            found += before
+            alike = {(s.site, s.text) for s in before}
+            found += [_marked(_shown("+", line, where, names), alike) for _, line in new[k:m]]
     return found
 
 
@@ -63,13 +65,23 @@ def _lines(step: Structure, names: Mapping[str, str]) -> list[tuple[str, Line]]:
 
 
 def _shown(sign: str, line: Line, where: Mapping[str, str], names: Mapping[str, str]) -> Shown:
-    return Shown(sign, line.site, readable(line.text, names), where.get(line.site.partition("'")[0], ""))
+    return Shown(sign, short(line.site), readable(line.text, names), where.get(line.site.partition("'")[0], ""))
+
+
+def _marked(line: Shown, alike: set[tuple[str, str]]) -> Shown:
+    """The line, or where it reads like the one before with what differs unsaid, with a note."""
+    return replace(line, text=f"{line.text}, indexed otherwise") if (line.site, line.text) in alike else line
 
 
 def readable(text: str, names: Mapping[str, str]) -> str:
     """A line's text with arguments by their names and first results by their op."""
     named = re.sub(r"\barg\d+\b", lambda found: names.get(found[0], found[0]), text)
-    return re.sub(r"((?:op|new)\d[\w'.]*)#0", r"\1", named)
+    return short(re.sub(r"((?:op|new)\d[\w'.]*)#0", r"\1", named))
+
+
+def short(text: str) -> str:
+    """Without the numbers that tell copies of one op apart."""
+    return re.sub(r"\b(op\d+)'\d+", r"\1'", text)
 
 
 def plain(shown: Sequence[Shown]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
+from gevo.explain.difference import short
 from mlir_passes.space import source
 from mlir_passes.structure import Line, Structure
 from workloads.workload import Signature
@@ -33,7 +34,7 @@ class Names:
             return self.leaves[what]
         site = what.partition("#")[0]
         origin, _, tag = site.partition("'")
-        place = ", ".join(p for p in (site, self._where.get(origin, "")) if p)
+        place = ", ".join(p for p in (short(site), self._where.get(origin, "")) if p)
         if origin in self._base.helpers:
             text = self._base.helpers[origin]
             return f"{'storage' if text == 'empty' else f'the constant {text}'} ({place})"

@@ -32,7 +32,7 @@ class Seen:
         base, variant = Structure.from_json(data["base"]), Structure.from_json(data["variant"])
         where = {op.site: op.where for op in space.ops if op.where}
         self.names = Names(base, signature, where)
-        self.base, self.variant = base, variant
+        self._space = space
         self.diff: list[Shown] = diff(base, variant, where, {**self.names.leaves, **self.names.results})
         self.base_kernels = StepKernels.from_json(data["base_kernels"])
         self.kernels = StepKernels.from_json(data["variant_kernels"])
@@ -43,7 +43,7 @@ class Seen:
         for gene in range(len(genome.edits) + (genome.storage != IDENTITY.storage)):
             if gene < len(genome.edits):
                 edit = genome.edits[gene]
-                found.append(Said(gene, *sentences(edit, self.names), edit.to_json(), gene in kept))
+                found.append(Said(gene, *sentences(edit, self.names, self._space), edit.to_json(), gene in kept))
                 continue
             storage = genome.storage
             words = f"what one kernel leaves for others is stored in {storage}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gevo.explain.names import GRADIENT, NEW, PARAMETER, UPDATE, Names
 from mlir_passes.edits import Edit
+from mlir_passes.space import Space
 
+_RESIZED = re.compile(r" \((?:cropped|reshaped)[^()]*where shapes differ\)")
 CONTRACTIONS = ("product", "convolution", "depthwise convolution")
 SCALES, LEFT_OUT = ("scale", "body_scale"), ("delete", "skip")
 GIVEN = ("delete", "replace", "rewire", "skip", "swap")
@@ -47,18 +50,31 @@ READINGS: tuple[Reading, ...] = (
     Reading(LEFT_OUT, "a layer is left out", (), CONTRACTIONS),
     Reading(LEFT_OUT, "no bias or shift there", (), ("addition",)),
     Reading(("shrink",), "a gradient from a part of its terms", (GRADIENT,)),
-    Reading(("shrink",), "less work: every {stride}th channel or tap is used", (), CONTRACTIONS, strided=True),
+    Reading(("shrink",), "less work: every {nth} channel or tap is used", (), CONTRACTIONS, strided=True),
     Reading(("shrink",), "less work: {count} of its channels or taps are used", (), CONTRACTIONS),
-    Reading(("shrink",), "taken over every {stride}th value", (), REDUCTIONS, strided=True),
+    Reading(("shrink",), "taken over every {nth} value", (), REDUCTIONS, strided=True),
     Reading(("shrink",), "taken over {count} values", (), REDUCTIONS),
     Reading(("cast",), "stored in {to}: less memory, and rounded"),
     Reading(("copy",), "computed a second time, for one reader"),
 )
 
 
-def sentences(edit: Edit, names: Names) -> tuple[str, str]:
+def sentences(edit: Edit, names: Names, space: Space) -> tuple[str, str]:
     """What an edit does, with sites, and what it means, "" where no reading fits."""
-    return edit.words(names.name), reading(edit, names)
+    said = edit.words(names.name)
+    return _RESIZED.sub("", said) if _fits(edit.to_json(), space) else said, reading(edit, names)
+
+
+def _fits(data: Mapping[str, Any], space: Space) -> bool:
+    """Whether all that an edit puts in has the shape of what it takes the place of, so that nothing is resized."""
+    uses = data.get("instead") or data.get("use")
+    given = uses if isinstance(uses, (list, tuple)) else [uses] if uses else []
+    target = target_of(data)
+    wanted = [target] if "#" in target else list(space.by_site[target].results) if target in space.by_site else []
+    if "slot" in data and target in space.by_site:
+        wanted = [space.by_site[target].operands[data["slot"]]]
+    types = [(space.types.get(u["value"]), space.types.get(w)) for u, w in zip(given, wanted, strict=False)]
+    return bool(types) and len(given) == len(wanted) and all(a is not None and a == b for a, b in types)
 
 
 def reading(edit: Edit, names: Names) -> str:
@@ -74,13 +90,21 @@ def reading(edit: Edit, names: Names) -> str:
             continue
         if one.strided and data.get("stride", 1) < 2:
             continue
-        return one.text.format(**{**data, "name": parameter or names.name(target), **_by_factor(data)})
+        return one.text.format(
+            **{**data, "name": parameter or names.name(target), "nth": _nth(data.get("stride", 1)), **_by_factor(data)}
+        )
     return ""
 
 
 def target_of(data: Mapping[str, Any]) -> str:
     """The site or value that an edit is about."""
-    return str(data.get("value") or data.get("site") or "")
+    if str(data["kind"]).startswith("body_"):
+        return str(data["site"])
+    return str(data.get("value") or data.get("site") or data.get("one") or "")
+
+
+def _nth(number: int) -> str:
+    return {2: "2nd", 3: "3rd"}.get(number, f"{number}th")
 
 
 def _by_factor(data: Mapping[str, Any]) -> dict[str, str]:
