@@ -183,7 +183,7 @@ def judged(row: Confirmed, record: Record, this: Setup, found: Confirmation) -> 
     if (this.timed and len(row.ratios) < LEAST) or (this.scored and not row.errors):
         return row
     validation = _validation(row, record, this, found) if this.scored else None
-    verdict, words = judge(record, this.base, this.objectives, this.floors, ratio, difference, validation)
+    verdict, words = judge(record, this.base, this.objectives, this.floors, ratio, difference, validation, this.limits)
     return replace(row, verdict=verdict, words=words)
 
 

@@ -50,15 +50,17 @@ def best(records: Sequence[Record], base: Record, objective: str, found: Confirm
 
 
 def best_first(front: Front, found: Confirmation | None = None) -> list[Record]:
-    """All members of a front: the best in each objective without more error than the base, then always the one that
-    lies farthest from those before it, in shares of the front's extent; so the first few show what the front spans."""
+    """All members of a front: the best in each objective without more error than the base, the least in each, then
+    always the one that lies farthest from those before it, in shares of the front's extent; so the first few show
+    what the front spans."""
     members = list(front.members)
     if not members:
         return []
     candidates = members if front.base in members else [*members, front.base]
     words = [objective for objective in BEST.values() if objective in front.objectives]
     first = [best(candidates, front.base, objective, found) for objective in words]
-    ordered = list(dict.fromkeys(r.id for r in first if r in members)) or [members[0].id]
+    least = [min(members, key=lambda r: figure(r.result, name)) for name in front.objectives]
+    ordered = list(dict.fromkeys(r.id for r in (*first, *least) if r in members))
     by_id, places = {r.id: r for r in members}, _places(members, front.objectives)
     away = {r.id: min(math.dist(places[r.id], places[i]) for i in ordered) for r in members if r.id not in ordered}
     while away:

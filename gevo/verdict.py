@@ -22,17 +22,22 @@ def judge(
     ratio: Estimate | None,
     difference: Estimate | None,
     validation: Estimate | None,
+    limits: Mapping[str, float] | None = None,
 ) -> tuple[Verdict, str]:
     """The verdict on a record by what was measured again; what was not (None) counts as the search found it.
 
     ratio: of its runtime to the base's. difference: of its error to the base's on the held-out split; validation: the
     same as the search saw it. A gain of runtime is there if its whole interval is below 1, one of error if its whole
     interval is below 0. Memory and modelled energy are exact: they are as the search found them. A record holds if
-    all its gains are there, or one that is worth as much as `MATERIAL`.
+    all its gains are there, or one that is worth as much as `MATERIAL`, and if it is not clearly over a limit of the
+    campaign: the whole interval above it.
     """
     worse = _worse_on_test(difference, validation)
     if worse:
         return Verdict.OVERFITTED, worse
+    over = _over(base, ratio, difference, limits or {})
+    if over is not None:
+        return over
     own, of_base = (point(r.result, objectives, floors) for r in (record, base))
     gains = {n: 1.0 - a / b for n, a, b in zip(objectives, own, of_base, strict=True) if a < b}
     lost: dict[str, str] = {}
@@ -59,3 +64,16 @@ def _worse_on_test(test: Estimate | None, validation: Estimate | None) -> str:
     if test.value - seen <= margin:
         return ""
     return f"error {test.value:+.4f} on test, {validation.value:+.4f} on validation"
+
+
+def _over(
+    base: Record, ratio: Estimate | None, difference: Estimate | None, limits: Mapping[str, float]
+) -> tuple[Verdict, str] | None:
+    """The verdict on a record that is over a limit now which it met in the search; None if it is not clearly so."""
+    if difference is not None and "error" in limits:
+        allowed = limits["error"] - base.value("error")
+        if difference.level and difference.low > allowed:
+            return Verdict.OVERFITTED, f"error {difference.value:+.4f} on test, at most {allowed:+.4f}"
+    if ratio is not None and "runtime_s" in limits and ratio.low > limits["runtime_s"]:
+        return Verdict.LUCKY, f"runtime {ratio.value:.3f}x when timed again, at most {limits['runtime_s']:.3f}x"
+    return None

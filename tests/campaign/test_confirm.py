@@ -206,6 +206,24 @@ def test_words_say_what_is_there_and_what_is_not(whole: Confirmation) -> None:
     assert words["fails"] == "diverged in quality: seed 3: not finite by step 20"
 
 
+@pytest.mark.parametrize(
+    ("limits", "verdict", "words"),
+    [
+        ({"error": BASE["error"] + 0.02}, Verdict.HOLDS, "faster"),
+        ({"error": BASE["error"] + 0.002}, Verdict.OVERFITTED, "at most +0.0020"),
+        ({"runtime_s": 0.818}, Verdict.HOLDS, "faster"),
+        ({"runtime_s": 0.80}, Verdict.LUCKY, "when timed again, at most 0.800x"),
+    ],
+)
+def test_a_limit_that_was_met_in_the_search_must_be_met_now(
+    this: Setup, limits: dict[str, float], verdict: Verdict, words: str
+) -> None:
+    done = confirming(replace(this, limits=limits), World())
+    done.measure([RECORDS["real"]])  # 0.82 of the time, 0.01 more error
+    row = done.found.rows[RECORDS["real"].id]
+    assert row.verdict is verdict and words in row.words
+
+
 def test_figures_are_medians_and_differences_paired_by_seed(whole: Confirmation) -> None:
     row = whole.rows[RECORDS["real"].id]
     assert row.ratio is not None and len(row.ratios) == REPETITIONS
