@@ -94,7 +94,8 @@ def check_splits(splits: Mapping[str, Arrays], where: str, eval_batch: int, batc
             raise fail(f"the arrays of split {name!r} differ in rows: {rows}", "Give each array one row an example")
         if [(a.shape[1:], a.dtype) for a in leaves] != form:
             raise fail(f"rows of split {name!r} differ from train's in shape or dtype", "Make them alike")
-        least, what = (batch, "batch_size") if name == "train" else (eval_batch, "eval_batch")
+        alike = name == "train" or eval_batch == batch
+        least, what = (batch, "batch_size") if alike else (eval_batch, "eval_batch")
         if rows[0] < least:
             raise fail(f"split {name!r} has {rows[0]} rows, fewer than {what}={least}", f"Lower {what}")
     return checked

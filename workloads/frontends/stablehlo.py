@@ -106,6 +106,8 @@ def _name_lines(module: Any, path: Path) -> None:
         lines = [(file, line) for file, line in lines if os.path.dirname(file) != own]
         file, line = next((found for found in lines if found[0] == str(path)), lines[0] if lines else ("", 0))
         op.location = ir.Location.file(os.path.basename(file), line, 0) if file else ir.Location.unknown()
+        for argument in (a for region in op.regions for block in region for a in block.arguments):
+            argument.set_location(ir.Location.unknown())
 
 
 def _name_function(module: Any, name: str) -> None:
