@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,11 @@ from gevo.replay import Recording, head_from_json, head_json
 from mlir_passes.edits import KINDS, Edit, edit_class
 from mlir_passes.space import Space
 
-DRAWN = 10  # candidates of each kind that are evaluated alone
-ALIKE = {"runtime_s": 0.02, "error": 0.002, "peak_bytes": 0.0, "energy_j": 0.002}  # a difference up to this part of
-# the base's figure (for the error: this much) is none: between the noise of a loaded machine and what edits do
+DRAWN = 16  # candidates of each kind that are evaluated alone
+ALIKE = {"runtime_s": 0.05, "error": 0.02, "peak_bytes": 0.0, "energy_j": 0.01}  # a difference up to this part of the
+# base's figure is none: ratios of times spread by 2 to 5 % where others use the machine, bytes are exact
+WORST = 1.0  # an edit that adds as much as this part of a figure does not help, whatever it takes away: the point is
+# beyond the reference of hypervolume, twice the base
 BLOCK = 128  # subsets a call of the evaluator
 
 Watch = Callable[[int, int], None]
@@ -30,20 +32,25 @@ Watch = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Candidate:
-    """An edit and what it does alone: "helps" in some objective, "harms" and helps in none, "neutral", or "fails"."""
+    """An edit and what it does alone: "helps" in some objective, "harms" otherwise, "neutral", or "fails".
+
+    gain: the largest part of a figure of the base that it takes away, 0 unless it helps."""
 
     edit: Edit
     label: str
+    gain: float = 0.0
 
 
-def label(result: Result, base: Result) -> str:
+def judged(edit: Edit, result: Result, base: Result) -> Candidate:
     """What an edit does alone, from its result."""
     if not result.ok:
-        return "fails"
+        return Candidate(edit, "fails")
     if result.fingerprint == base.fingerprint:
-        return "neutral"
+        return Candidate(edit, "neutral")
     differences = [_difference(result, base, name) for name in base.objectives]
-    return "helps" if min(differences) < 0 else "harms" if max(differences) > 0 else "neutral"
+    if min(differences) < 0 and max(differences) < WORST:
+        return Candidate(edit, "helps", -min(differences))
+    return Candidate(edit, "harms" if max(differences) > 0 else "neutral")
 
 
 def candidates(
@@ -54,17 +61,17 @@ def candidates(
     edits = list(dict.fromkeys(e for e in drawn if e is not None and e.applies(space)))
     done = _counter(watch, len(edits))
     results = evaluator.evaluate([Genome((edit,)).to_json() for edit in edits], {}, done)
-    return [Candidate(e, label(r, evaluator.base)) for e, r in zip(edits, results, strict=True)]
+    return [judged(e, r, evaluator.base) for e, r in zip(edits, results, strict=True)]
 
 
 def choose(found: Sequence[Candidate], space: Space, count: int, rng: random.Random) -> list[Candidate]:
     """`count` of the candidates that apply one after the other: one in eleven fails alone, one is neutral, two harm,
-    one is another form of a helpful one at the same site, the rest help; kinds take turns.
+    one is another form of a helpful one at the same site, the rest help; kinds take turns, the largest gains first.
 
     A step where too few edits help gets what there is. Raises CampaignError if `count` do not fit together.
     """
     part = max(1, count // 11)
-    wanted = {"fails": part, "neutral": part, "harms": 2 * part, "helps": count - 4 * part}
+    wanted = {"helps": count - 5 * part, "harms": 2 * part, "neutral": part, "fails": part}
     chosen: list[Candidate] = []
     for name, number in wanted.items():
         _take(chosen, _in_turns([c for c in found if c.label == name], rng), number, space)
@@ -132,19 +139,18 @@ def _take(chosen: list[Candidate], order: Iterable[Candidate], number: int, spac
 
 
 def _in_turns(found: Sequence[Candidate], rng: random.Random) -> list[Candidate]:
-    """Shuffled, then one of each kind in turn."""
+    """One of each kind in turn, the largest gains first, otherwise shuffled."""
     by_kind: dict[str, list[Candidate]] = {}
-    for candidate in rng.sample(found, len(found)):
+    for candidate in sorted(rng.sample(found, len(found)), key=lambda c: -c.gain):
         by_kind.setdefault(candidate.edit.kind, []).append(candidate)
-    kinds = rng.sample(sorted(by_kind), len(by_kind))
     longest = max(map(len, by_kind.values()), default=0)
-    return [by_kind[kind][turn] for turn in range(longest) for kind in kinds if turn < len(by_kind[kind])]
+    return [of_kind[turn] for turn in range(longest) for of_kind in by_kind.values() if turn < len(of_kind)]
 
 
 def _difference(result: Result, base: Result, name: str) -> float:
-    """How much worse a figure is, as a part of the base's (the error: absolute); 0 if it is alike."""
-    mine, of_base = figure(result, name), figure(base, name)
-    difference = mine - of_base if name == "error" else mine / of_base - 1.0
+    """How much worse a figure is, as a part of the base's; 0 if it is alike."""
+    of_base = figure(base, name)
+    difference = (figure(result, name) - of_base) / of_base if of_base else 0.0
     return difference if abs(difference) > ALIKE[name] else 0.0
 
 
@@ -158,9 +164,3 @@ def _counter(watch: Watch, total: int) -> Callable[[PoolEvent], None]:
             watch(done, total)
 
     return count
-
-
-def by_label(chosen: Sequence[Candidate]) -> Mapping[str, int]:
-    """How many there are of each label."""
-    labels = [c.label for c in chosen]
-    return {name: labels.count(name) for name in dict.fromkeys(labels)}

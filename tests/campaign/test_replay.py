@@ -22,7 +22,7 @@ from gevo.config import SearchConfig
 from gevo.errors import CampaignError, NotFound, RunDamaged
 from gevo.genome import Genome
 from gevo.objectives import floors, point
-from gevo.recording import Candidate, choose, label, record
+from gevo.recording import Candidate, choose, judged, record
 from gevo.replay import Recording, Replay
 from gevo.search import Search
 from gevo.variation import crossover, draw_edit, mutate
@@ -230,16 +230,25 @@ def test_what_an_edit_does_alone_is_named_beyond_noise() -> None:
         objectives = {**measures, "error": Measure(error, "accuracy")}
         return Result(Outcome.OK, fingerprint="other", objectives=objectives, runtime_ratio=ratio)
 
-    assert label(BASE, BASE) == label(changed(ratio=0.99, error=0.201), BASE) == "neutral"
-    assert label(changed(ratio=0.9, error=0.9), BASE) == label(changed(peak=999), BASE) == "helps"
-    assert label(changed(error=0.21), BASE) == label(changed(peak=1001), BASE) == "harms"
-    assert label(made_up(5), BASE) == "fails"
+    def told(result: Result) -> tuple[str, float]:
+        found = judged(some_edits(1)[0], result, BASE)
+        return found.label, round(found.gain, 6)
+
+    assert told(BASE) == told(changed(ratio=0.97, error=0.203)) == ("neutral", 0.0)
+    assert told(changed(ratio=0.9, error=0.39)) == ("helps", 0.1) and told(changed(peak=999)) == ("helps", 0.001)
+    assert told(changed(ratio=0.9, error=0.05)) == ("helps", 0.75)
+    assert told(changed(ratio=0.1, error=0.41)) == ("harms", 0.0)
+    assert told(changed(error=0.21)) == told(changed(peak=1001)) == ("harms", 0.0)
+    assert told(made_up(5)) == ("fails", 0.0)
 
 
 def test_a_mix_of_edits_is_chosen_that_apply_together() -> None:
     labels = itertools.cycle(("helps", "helps", "harms", "neutral", "fails"))
-    found = [Candidate(edit, name) for edit, name in zip(some_edits(40), labels, strict=False)]
+    found = [Candidate(e, name, 0.1 * (name == "helps")) for e, name in zip(some_edits(40), labels, strict=False)]
+    best = next(i for i, c in enumerate(found) if c.label == "helps" and c.edit.applies(SPACE))
+    found[best] = replace(found[best], gain=0.5)
     chosen = choose(found, SPACE, 11, random.Random(0))
+    assert found[best] in chosen
     assert len({c.edit for c in chosen}) == 11
     assert not dangling(SPACE, [c.edit for c in chosen])
     counts = Counter(c.label for c in chosen)
