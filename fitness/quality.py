@@ -41,7 +41,16 @@ def quality(runner: CpuRunner, judge: Judge, lessons: Lessons) -> Measure | Fail
         errors.append(error)
     trained = "" if lessons.is_prediction else f":{lessons.rule.steps} steps"
     method = f"{lessons.rule.kind}:{lessons.split}{trained}"
-    return Measure(float(np.mean(errors)), method, float(np.std(errors)), tuple(errors))
+    right = _right_bits(runner if lessons.is_prediction else judge.predict, lessons)
+    return Measure(float(np.mean(errors)), method, float(np.std(errors)), tuple(errors), right)
+
+
+def _right_bits(predict: CpuRunner | None, lessons: Lessons) -> str:
+    """`Measure.right` of the state that `predict` holds; only the final check asks for it."""
+    if predict is None or lessons.split != "test" or len(lessons.seeds) > 1 or lessons.rule.kind != "accuracy":
+        return ""
+    right = right_rows(predict, lessons)
+    return "" if isinstance(right, Failure) else np.packbits(right).tobytes().hex()
 
 
 def _predicted(runner: CpuRunner, lessons: Lessons, seed: int) -> float | Failure:
@@ -85,19 +94,25 @@ def finite(arrays: Sequence[Array]) -> bool:
 
 def accuracy_error(predict: CpuRunner, lessons: Lessons) -> float | Failure:
     """1 - share of rows where the argmax of the scores is the label, with the state that `predict` holds."""
+    right = right_rows(predict, lessons)
+    return right if isinstance(right, Failure) else 1.0 - int(right.sum()) / len(right)
+
+
+def right_rows(predict: CpuRunner, lessons: Lessons) -> Array | Failure:
+    """Of each row of the scored split, whether the argmax of its scores is its label."""
     arrays = lessons.scored
     inputs, labels = arrays[: len(predict.batch)], arrays[len(predict.batch)]
     if labels.ndim > 1:
         labels = labels.argmax(axis=-1)
-    right = 0
+    right: list[Array] = []
     for rows, count in _blocks(len(labels), predict.batch[0].shape[0]):
         predict.write_batch([a[rows] for a in inputs])
         predict.run()
         scores = predict.metrics[0]
         if not finite([scores]):
             return Failure(Outcome.DIVERGED, "the scores are not finite")
-        right += int((scores.argmax(axis=-1)[:count] == labels[rows][:count]).sum())
-    return 1.0 - right / len(labels)
+        right.append(scores.argmax(axis=-1)[:count] == labels[rows][:count])
+    return np.concatenate(right)
 
 
 def _loss(runner: CpuRunner, judge: Judge, lessons: Lessons) -> float | Failure:

@@ -26,12 +26,15 @@ class Measure:
     """One objective's value with its method and spread (same unit; 0 where exact).
 
     each: what the value is the mean of, in order, where that is kept: the error of each seed's training.
+    right: of one state scored by rows on the test split, a bit a row, 1 where it is right, in hexadecimal with the
+        first row as the highest bit; so that two programs compare row by row. "" elsewhere.
     """
 
     value: float
     method: str
     spread: float = 0.0
     each: tuple[float, ...] = ()
+    right: str = ""
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Measure:

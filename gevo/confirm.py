@@ -19,7 +19,7 @@ from gevo.campaign import Evaluator, TimeUp
 from gevo.confirm_setup import REPETITIONS, SPLIT, Setup
 from gevo.confirmed import Confirmation, Confirmed, Verdict, utc_now
 from gevo.front import front
-from gevo.intervals import Estimate, binomial_interval, median_interval, paired_interval
+from gevo.intervals import Estimate, binomial_interval, mcnemar_interval, median_interval, paired_interval
 from gevo.pick import best_first
 from gevo.record import Record
 from gevo.verdict import judge
@@ -95,7 +95,8 @@ class Confirming:
         context = replace(this.context, objectives=("error",), split=SPLIT, seeds=this.seeds, limits=limits)
         with self._open(context, this.workers, None) as pool:
             of_base = pool.base.objectives["error"]
-            self.found = replace(self.found, base_errors=of_base.each or (of_base.value,))
+            each = of_base.each or (of_base.value,)
+            self.found = replace(self.found, base_errors=each, base_right=of_base.right)
             self._evaluate(pool, todo, self._scored)
 
     def _time(self, records: Sequence[Record]) -> None:
@@ -130,7 +131,7 @@ class Confirming:
         if not result.ok:
             return _failed(row, result)
         error = result.objectives["error"]
-        return replace(row, errors=error.each or (error.value,))
+        return replace(row, errors=error.each or (error.value,), right=error.right)
 
     def _timed(self, row: Confirmed, result: Result) -> Confirmed:
         return replace(row, ratios=(*row.ratios, result.runtime_ratio)) if result.ok else _failed(row, result)
@@ -178,7 +179,7 @@ def judged(row: Confirmed, record: Record, this: Setup, found: Confirmation) -> 
     if row.outcome:
         return row
     ratio = median_interval(row.ratios) if row.ratios else None
-    difference = _difference(row.errors, found.base_errors, this.rows[SPLIT]) if row.errors else None
+    difference = _difference(row, found, this.rows[SPLIT]) if row.errors else None
     row = replace(row, ratio=ratio, difference=difference)
     if (this.timed and len(row.ratios) < LEAST) or (this.scored and not row.errors):
         return row
@@ -187,11 +188,13 @@ def judged(row: Confirmed, record: Record, this: Setup, found: Confirmation) -> 
     return replace(row, verdict=verdict, words=words)
 
 
-def _difference(errors: Sequence[float], base: Sequence[float], rows: int) -> Estimate:
-    """Paired by seed; of one scored state by the counts of rows."""
-    if len(errors) == 1 and rows:
-        return binomial_interval(errors[0], base[0], rows)
-    return paired_interval(errors, base, rows)
+def _difference(row: Confirmed, found: Confirmation, rows: int) -> Estimate:
+    """Paired by seed; of one scored state by rows."""
+    if row.right and found.base_right and rows:
+        return mcnemar_interval(row.right, found.base_right, rows)
+    if len(row.errors) == 1 and rows:
+        return binomial_interval(row.errors[0], found.base_errors[0], rows)
+    return paired_interval(row.errors, found.base_errors, rows)
 
 
 def _validation(row: Confirmed, record: Record, this: Setup, found: Confirmation) -> Estimate:

@@ -33,7 +33,8 @@ class Confirmed:
     """One record measured again.
 
     ratios: runtime over the base's, one a repetition, each the median of paired windows in a process of its own.
-    errors: on the held-out split, one a seed. outcome, detail: how an evaluation ended that did not end well.
+    errors: on the held-out split, one a seed. right: `fitness.result.Measure.right` where there is one state.
+    outcome, detail: how an evaluation ended that did not end well.
     ratio, difference: from these, with intervals; the difference is to the base, paired by seed.
     verdict: None until there is enough to tell. words: why.
     """
@@ -42,6 +43,7 @@ class Confirmed:
     fingerprint: str
     ratios: tuple[float, ...] = ()
     errors: tuple[float, ...] = ()
+    right: str = ""
     outcome: str = ""
     detail: str = ""
     ratio: Estimate | None = None
@@ -76,8 +78,8 @@ class Confirmed:
 class Confirmation:
     """All rows of a run, and how they were measured.
 
-    created: the last change, UTC. seeds: of the trainings; () where nothing is trained. base_errors: the base's on the
-    same seeds and split. rows_scored: rows of the split that an error is a share of, 0 for a loss.
+    created: the last change, UTC. seeds: of the initial states. base_errors: the base's on the same seeds and split;
+    base_right: as a row's. rows_scored: rows of the split that an error is a share of, 0 for a loss.
     methods: what was done, in words, an objective.
     """
 
@@ -87,6 +89,7 @@ class Confirmation:
     seeds: tuple[int, ...]
     methods: Mapping[str, str]
     base_errors: tuple[float, ...] = ()
+    base_right: str = ""
     rows_scored: int = 0
     rows: Mapping[str, Confirmed] = field(default_factory=dict[str, Confirmed])
 

@@ -61,7 +61,7 @@ class Front:
     def _row(self, record: Record) -> dict[str, Any]:
         measures = {name: asdict(record.result.objectives[name]) for name in self.objectives}
         for name, measure in measures.items():
-            del measure["each"]  # a record keeps the mean only
+            del measure["each"], measure["right"]  # a record keeps the mean only
             ratio = self.ratio(record, name)
             measure["ratio"] = ratio if ratio == ratio else None
         return {

@@ -71,5 +71,19 @@ def binomial_interval(variant: float, base: float, rows: int) -> Estimate:
     return around(variant - base, _Z_975 * math.sqrt(variance))
 
 
+def mcnemar_interval(variant: str, base: str, rows: int) -> Estimate:
+    """The difference of two errors that are shares of the same `rows`, by the rows that only one has right.
+
+    variant, base: `fitness.result.Measure.right`. With b rows that only the base has right and c that only the variant
+    has, the difference is (b - c) / n and its variance (b + c - (b - c)^2 / n) / n^2 (McNemar 1947; Agresti,
+    "Categorical Data Analysis", 10.1.1).
+    """
+    own, of_base = int(variant, 16), int(base, 16)
+    only_base, only_own = (of_base & ~own).bit_count(), (own & ~of_base).bit_count()
+    difference = only_base - only_own
+    variance = (only_base + only_own - difference * difference / rows) / rows**2
+    return around(difference / rows, _Z_975 * math.sqrt(max(0.0, variance)))
+
+
 def _coverage(count: int, k: int) -> float:
     return 1.0 - 2.0 * sum(math.comb(count, i) for i in range(k)) / 2.0**count

@@ -21,7 +21,7 @@ from fitness.job import Context, Job
 from fitness.lessons import read_lessons
 from fitness.program import load_step, save_program
 from fitness.quality import Judge, quality, train
-from fitness.result import Failure, Outcome, Result
+from fitness.result import Failure, Measure, Outcome, Result
 from fitness.stages import COMPILE_STAGES, STAGES
 from mlir_passes.errors import CompileError, EditDoesNotApply
 from mlir_passes.objects import ObjectCache
@@ -182,8 +182,12 @@ def test_test_split_is_scored_only_when_asked(folder: Path):
     assert not isinstance(measure, Failure)
     assert measure.method == "accuracy:test:30 steps"
     x, y = prepared.split("test")
-    errors = [1 - np.mean((x @ trained(prepared, seed)).argmax(1) == y.argmax(1)) for seed in (0, 1)]
+    right = [(x @ trained(prepared, seed)).argmax(1) == y.argmax(1) for seed in (0, 1)]
+    errors = [1 - np.mean(r) for r in right]
     assert measure.value == pytest.approx(np.mean(errors), abs=1e-9)
+    assert measure.each == pytest.approx(errors, abs=1e-9) and not measure.right
+    one = quality(b.base, b.judge, read_lessons(prepared, "test", seeds=(1,)))
+    assert isinstance(one, Measure) and one.right == np.packbits(right[1]).tobytes().hex()
 
 
 def test_batches_that_are_too_many_to_keep_give_the_same_quality(folder: Path):

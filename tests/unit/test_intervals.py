@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gevo.intervals import Estimate, binomial_interval, median_interval, paired_interval
+from gevo.intervals import Estimate, binomial_interval, mcnemar_interval, median_interval, paired_interval
 
 TRIALS = 4000
 NOISE = 3 * (0.95 * 0.05 / TRIALS) ** 0.5  # three standard errors of a share of so many trials
@@ -47,3 +47,20 @@ def test_binomial_interval_covers_a_difference_of_two_scored_states() -> None:
     variant, base = rng.binomial(1000, 0.12, TRIALS) / 1000, rng.binomial(1000, 0.10, TRIALS) / 1000
     found = [binomial_interval(v, b, 1000) for v, b in zip(variant, base, strict=True)]
     assert np.mean([f.low <= 0.02 <= f.high for f in found]) == pytest.approx(0.95, abs=NOISE)
+
+
+def test_mcnemar_interval_covers_a_difference_of_two_programs_on_the_same_rows() -> None:
+    rng = np.random.default_rng(4)
+    base = rng.random((TRIALS, 999)) < 0.90
+    flips = rng.random(base.shape) < np.where(base, 0.03, 0.10)  # what is right becomes wrong, and now and then back
+    variant = base ^ flips
+    truth = 0.90 * 0.03 - 0.10 * 0.10
+
+    def bits(row: np.ndarray) -> str:
+        return np.packbits(row).tobytes().hex()
+
+    found = [mcnemar_interval(bits(v), bits(b), 999) for v, b in zip(variant, base, strict=True)]
+    assert found[0].value == pytest.approx(base[0].mean() - variant[0].mean())
+    assert np.mean([f.low <= truth <= f.high for f in found]) == pytest.approx(0.95, abs=NOISE)
+    assert np.mean([f.half for f in found]) < 0.5 * binomial_interval(0.117, 0.10, 999).half  # rows pair noise away
+    assert mcnemar_interval(bits(base[0]), bits(base[0]), 999) == Estimate(0.0, 0.0, 0.0, 0.95)
