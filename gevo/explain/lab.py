@@ -227,7 +227,11 @@ class Scale:
 
     def text(self, difference: float) -> str:
         """A difference as a reader knows it: "-12.3 %" or "+0.0042"."""
-        return f"{100 * math.expm1(difference):+.1f} %" if self.relative else f"{difference:+.4f}"
+        return f"{self.shown(difference):+.1f} %" if self.relative else f"{difference:+.4f}"
+
+    def shown(self, difference: float) -> float:
+        """A difference in percent, or for the error as it is; no more than a table can hold."""
+        return 100 * math.expm1(min(difference, 50.0)) if self.relative else difference
 
 
 # Smaller differences are of no interest: GEVO drops an edit that is worth less than 1 % of runtime (facts of its

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 from rich.console import Console
@@ -47,16 +46,14 @@ def heading(found: Explanation) -> str:
 
 
 def interval(value: Estimate | None, scale: Scale) -> str:
-    """ "-12.3 % (-13.0 to -11.6)"; "-" where nothing is known."""
+    """ "-12.3 ±0.7 %", half the interval after the sign; "-" where nothing is known."""
     if value is None:
         return "-"
     mean = scale.text(value.mean)
     if value.low == value.high:
         return mean
-    if not all(map(math.isfinite, (value.low, value.high))):
-        return mean
-    ends = [scale.text(end).removesuffix(" %") for end in (value.low, value.high)]
-    return f"{mean} ({ends[0]} to {ends[1]})"
+    half = (scale.shown(value.high) - scale.shown(value.low)) / 2
+    return f"{mean.removesuffix(' %')} ±{half:.1f} %" if scale.relative else f"{mean} ±{half:.4f}"
 
 
 def ending(effect: Effect) -> str:

@@ -98,33 +98,33 @@ def test_a_diff_is_empty_just_where_the_program_is_the_same() -> None:
     same = apply_genome(TEXT, ())
     state, batch = (floats(3, 4), floats(4, 2, seed=1)), (floats(5, 3), floats(5, 2, seed=1))
     expected, found = run(same.text, *batch, state=state), 0
-    for edit, variant, fingerprint in cases(12):
+    for edit, variant, fingerprint in cases(6):
         empty = not diff(BASE, variant, {}, {})
         assert empty or fingerprint != same.fingerprint, edit
         if empty and fingerprint != same.fingerprint:
             got = run(apply_genome(TEXT, (edit,)).text, *batch, state=state)
             assert all(np.array_equal(a, b) for a, b in zip(got, expected, strict=True)), edit
         found += 1
-    assert found > 8 * len(KINDS)
+    assert found > 4 * len(KINDS)
 
 
 def test_sites_named_in_words_are_those_of_the_diff() -> None:
     """Each op that a sentence names is changed, or is read by a changed line of either side, or was read."""
     readings = set[str]()
-    for edit, variant, _ in cases(12):
+    for edit, variant, _ in cases(6):
         if not diff(BASE, variant, {}, {}):
             continue
         words, meaning = sentences(edit, NAMES, SPACE)
         readings.add(meaning)
         shown = [s for s in diff(BASE, variant, {}, {}) if s.sign in "+-"]
-        touched = {short(s.site) for s in shown} | {n for s in shown for n in re.findall(r"op\d+'?", s.text)}
+        touched = {short(s.site) for s in shown} | {n for s in shown for n in re.findall(r"op\d+'?|arg\d+", s.text)}
         for site in edit.sites:
             origin = site.partition("'")[0]
             readers = {*BASE.readers.get(origin, ()), *variant.readers.get(site, ())}
             constant = BASE.helpers.get(origin)  # equal ones are one op, under the site of the first
             said = constant is not None and any(constant in s.text for s in shown)
             assert said or {short(site), origin, *readers} & touched, (edit, words, plain(shown))
-            assert origin in words, words
+            assert origin in words or NAMES.name(origin) in words, words
     assert len(readings) > 8
 
 
