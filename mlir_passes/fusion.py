@@ -22,7 +22,7 @@ from mlir_passes.ir_tools import (
     producer,
     run_passes,
 )
-from mlir_passes.linalg_ops import indexing_map, is_contraction, loop_sizes
+from mlir_passes.linalg_ops import indexing_map, is_contraction, is_rounding, loop_sizes
 from mlir_passes.slices import push_slices
 from mlir_passes.spread import masks_from_relu, moves_only, spread
 
@@ -49,8 +49,9 @@ def fuse(module: ir.Module, entry: str) -> None:
 
 
 def _hide_contractions(module: ir.Module, entry: str) -> None:
-    """Move every contraction of the step to a private function of its own; `inline` brings it back."""
-    hidden = [op for op in operations(body(function(module, entry))) if is_contraction(op)]
+    """Move every contraction of the step to a private function of its own; `inline` brings it back. Roundings too:
+    else readers would round for themselves, and the wide value would be stored for them."""
+    hidden = [op for op in operations(body(function(module, entry))) if is_contraction(op) or is_rounding(op)]
     for index, op in enumerate(hidden):
         operands = list(op.operands)
         signature = ir.FunctionType.get([v.type for v in operands], [op.results[0].type], module.context)

@@ -29,6 +29,13 @@ def is_contraction(op: Any) -> bool:
     return inner == ["arith.mulf", "arith.addf", "linalg.yield"]
 
 
+def is_rounding(op: Any) -> bool:
+    """An elementwise generic that only rounds to a narrower float type."""
+    if op.name != "linalg.generic" or len(op.operands) != 2 or not is_elementwise(op):
+        return False
+    return [o.name for o in operations(op.regions[0].blocks[0])] == ["arith.truncf", "linalg.yield"]
+
+
 def loop_sizes(op: Any) -> list[int]:
     """Trip count of each loop of a generic, from the operands that a loop indexes alone."""
     sizes = [1] * len(iterators(op))

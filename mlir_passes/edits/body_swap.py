@@ -32,11 +32,11 @@ class BodySwap(Edit):
         return rng.choice(found) if found else None
 
     def perturb(self, space: Space, rng: random.Random) -> BodySwap | None:
-        """Another swap in the same body; the same one where there is no other."""
+        """Another swap in the same body; None where there is no other."""
         if not self.applies(space):
             return None
         others = [e for e in _all(space, space.by_site[self.site]) if e != self]
-        return rng.choice(others) if others else BodySwap(self.site, self.inner, self.other)
+        return rng.choice(others) if others else None
 
     def words(self, name: Name) -> str:
         if self.other == OPERANDS:

@@ -45,7 +45,7 @@ class Move(Edit):
 
     def perturb(self, space: Space, rng: random.Random) -> Move | None:
         """The same op, moved to another place or given other values."""
-        return _drawn(space, space.by_site[self.site], rng) or replace(self) if self.applies(space) else None
+        return _drawn(space, space.by_site[self.site], rng) if self.applies(space) else None
 
     def words(self, name: Name) -> str:
         read = [f"it reads {use_words(use, name)} as operand {slot}" for slot, use in self.operands]

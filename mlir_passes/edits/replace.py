@@ -51,8 +51,8 @@ class Replace(Edit):
         return _drawn(space, rng.choice(ops), rng) if ops else None
 
     def perturb(self, space: Space, rng: random.Random) -> Replace | None:
-        """The same op, replaced by another one; by the same one where this draw found no other."""
-        return _drawn(space, space.by_site[self.site], rng) or replace(self) if self.applies(space) else None
+        """The same op, replaced by another one."""
+        return _drawn(space, space.by_site[self.site], rng) if self.applies(space) else None
 
     def words(self, name: Name) -> str:
         read = ", ".join(use_words(use, name) for use in self.operands)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from mlir_passes.edits import plausible
@@ -43,7 +43,7 @@ class Skip(Edit):
         """The same value, given another of its ancestors."""
         if not self.applies(space):
             return None
-        return _drawn(space, self.value, self.instead.value not in _alike(space, self.value), rng) or replace(self)
+        return _drawn(space, self.value, self.instead.value not in _alike(space, self.value), rng)
 
     def words(self, name: Name) -> str:
         return f"what computes {name(self.value)} is skipped: its readers get {use_words(self.instead, name)}"
