@@ -20,7 +20,7 @@ from gevo.replay import Recording, head_from_json, head_json
 from mlir_passes.edits import KINDS, Edit, edit_class
 from mlir_passes.space import Space
 
-DRAWN = 16  # candidates of each kind that are evaluated alone
+DRAWN = 28  # candidates of each kind that are evaluated alone
 ALIKE = {"runtime_s": 0.05, "error": 0.02, "peak_bytes": 0.0, "energy_j": 0.01}  # a difference up to this part of the
 # base's figure is none: ratios of times spread by 2 to 5 % where others use the machine, bytes are exact
 WORST = 1.0  # an edit that adds as much as this part of a figure does not help, whatever it takes away: the point is
@@ -56,12 +56,16 @@ def judged(edit: Edit, result: Result, base: Result) -> Candidate:
 def candidates(
     space: Space, evaluator: Evaluator, rng: random.Random, watch: Watch = lambda n, of: None
 ) -> list[Candidate]:
-    """Up to `DRAWN` edits of each kind that each apply to the base, and what they do alone."""
+    """Up to `DRAWN` edits of each kind that each apply to the base, and what they do alone; of those that make the
+    same program one. What seems to help is evaluated twice, and the lesser gain counts."""
     drawn = [edit_class(kind).draw(space, rng) for kind in KINDS for _ in range(DRAWN)]
     edits = list(dict.fromkeys(e for e in drawn if e is not None and e.applies(space)))
-    done = _counter(watch, len(edits))
-    results = evaluator.evaluate([Genome((edit,)).to_json() for edit in edits], {}, done)
-    return [judged(e, r, evaluator.base) for e, r in zip(edits, results, strict=True)]
+    first = _alone(edits, evaluator, watch)
+    different = {r.fingerprint or str(n): e for n, (e, r) in enumerate(zip(edits, first, strict=True))}
+    once = [judged(e, r, evaluator.base) for e, r in zip(edits, first, strict=True) if e in different.values()]
+    again = [c.edit for c in once if c.label == "helps"]
+    twice = {e: judged(e, r, evaluator.base) for e, r in zip(again, _alone(again, evaluator, watch), strict=True)}
+    return [min(c, twice.get(c.edit, c), key=lambda found: found.gain) for c in once]
 
 
 def choose(found: Sequence[Candidate], space: Space, count: int, rng: random.Random) -> list[Candidate]:
@@ -154,13 +158,14 @@ def _difference(result: Result, base: Result, name: str) -> float:
     return difference if abs(difference) > ALIKE[name] else 0.0
 
 
-def _counter(watch: Watch, total: int) -> Callable[[PoolEvent], None]:
+def _alone(edits: Sequence[Edit], evaluator: Evaluator, watch: Watch) -> list[Result]:
+    """What each edit alone gives."""
     done = 0
 
     def count(event: PoolEvent) -> None:
         nonlocal done
         if event.kind == "finished":
             done += 1
-            watch(done, total)
+            watch(done, len(edits))
 
-    return count
+    return evaluator.evaluate([Genome((edit,)).to_json() for edit in edits], {}, count)
