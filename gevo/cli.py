@@ -45,7 +45,7 @@ app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args
 def _common(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Evolve training steps: faster, smaller, less energy, at a quality you choose.
+    """Evolve training and prediction steps: faster, smaller, less energy, at a quality you choose.
 
     \b
     A first tour:
