@@ -19,7 +19,15 @@ from gevo.campaign import Evaluator, TimeUp
 from gevo.confirm_setup import REPETITIONS, SPLIT, Setup
 from gevo.confirmed import Confirmation, Confirmed, Verdict, utc_now
 from gevo.front import front
-from gevo.intervals import Estimate, binomial_interval, mcnemar_interval, median_interval, paired_interval
+from gevo.intervals import (
+    Estimate,
+    around,
+    binomial_interval,
+    half_of_rows,
+    mcnemar_interval,
+    median_interval,
+    paired_interval,
+)
 from gevo.pick import best_first
 from gevo.record import Record
 from gevo.verdict import judge
@@ -198,13 +206,15 @@ def _difference(row: Confirmed, found: Confirmation, rows: int) -> Estimate:
 
 
 def _validation(row: Confirmed, record: Record, this: Setup, found: Confirmation) -> Estimate:
-    """The error's difference as the search saw it, with the interval that so few seeds leave it."""
-    own, of_base = record.value("error"), this.base.value("error")
-    if len(row.errors) == 1 and this.rows["validation"]:
-        return binomial_interval(own, of_base, this.rows["validation"])
-    test = paired_interval(row.errors, found.base_errors)
-    half = test.half * math.sqrt(len(row.errors) / max(1, len(this.search_seeds)))
-    return Estimate(own - of_base, own - of_base - half, own - of_base + half, test.level)
+    """The error's difference as the search saw it, with the noise that it must have had there, by what it has now:
+    fewer seeds, and other rows."""
+    difference = record.value("error") - this.base.value("error")
+    rows = this.rows["validation"]
+    if len(row.errors) == 1 and row.difference is not None and rows:
+        return around(difference, row.difference.half * math.sqrt(this.rows[SPLIT] / rows))
+    of_seeds = paired_interval(row.errors, found.base_errors)
+    half = of_seeds.half * math.sqrt(len(row.errors) / max(1, len(this.search_seeds)))
+    return around(difference, math.hypot(half, half_of_rows(difference, rows)))
 
 
 def _failed(row: Confirmed, result: Result) -> Confirmed:

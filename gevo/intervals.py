@@ -61,8 +61,12 @@ def paired_interval(variant: Sequence[float], base: Sequence[float], rows: int =
     if count < 2:
         return unknown(mean)
     of_seeds = T_975[min(count - 1, len(T_975)) - 1] * math.sqrt(statistics.variance(differences) / count)
-    of_rows = _Z_975 * math.sqrt(abs(mean) / rows) if rows else 0.0
-    return around(mean, math.hypot(of_seeds, of_rows))
+    return around(mean, math.hypot(of_seeds, half_of_rows(mean, rows)))
+
+
+def half_of_rows(difference: float, rows: int) -> float:
+    """Half the interval of a difference of two shares of `rows` by their sampling alone, at least; 0 without rows."""
+    return _Z_975 * math.sqrt(abs(difference) / rows) if rows else 0.0
 
 
 def binomial_interval(variant: float, base: float, rows: int) -> Estimate:
