@@ -309,14 +309,16 @@ def explain(
 
 def explain_operators(folder: Path, as_json: bool, console: Console) -> int:
     """Print which kinds of edits paid in a run, from its records; returns the exit code."""
-    from gevo.explain.operators import operators, table
+    from gevo.explain.operators import kinds, operators, table
 
     run = Run(folder)
-    found = operators(run.records(), run.manifest["config"]["objectives"], run.manifest["floors"])
+    given = run.records(), run.manifest["config"]["objectives"], run.manifest["floors"]
+    found = {"operators": operators(*given), "kinds": kinds(*given)}
     if as_json:
-        print(json.dumps([row.to_json() for row in found], indent=1, allow_nan=False))
-    else:
-        console.print(table(found, folder.name))
+        print(json.dumps({n: [row.to_json() for row in rows] for n, rows in found.items()}, indent=1, allow_nan=False))
+        return 0
+    console.print(table(found["operators"], f"Operators of {folder.name}"))
+    console.print(table(found["kinds"], f"Kinds of edits of {folder.name}, by any operator"))
     return 0
 
 

@@ -182,10 +182,10 @@ class Lab:
         if not self._unsaved:
             return
         samples = [
-            {"genes": list(key), "round": number, "result": result.to_json()}
+            {"genes": list(key), "round": number, "seeds": self._seeds(number), "result": result.to_json()}
             for (key, number), result in self._results.items()
         ]
-        write_json(self._path, {"format": FORMAT, "plan": self._signature(), "samples": samples})
+        write_json(self._path, {"format": FORMAT, "key": self.genome.key, "samples": samples})
         self._unsaved, self._next_save = False, time.monotonic() + SAVE_EVERY_S
 
     def _load(self) -> None:
@@ -193,17 +193,15 @@ class Lab:
             return
         try:
             data = json.loads(self._path.read_text())
-            fits = data["format"] == FORMAT and data["plan"] == self._signature()
-            samples = data["samples"] if fits else []
-            for sample in samples:
-                self._results[tuple(sample["genes"]), sample["round"]] = Result.from_json(sample["result"])
+            fits = data["format"] == FORMAT and data["key"] == self.genome.key
+            for sample in data["samples"] if fits else []:
+                if sample["round"] < self.plan.rounds and sample["seeds"] == self._seeds(sample["round"]):
+                    self._results[tuple(sample["genes"]), sample["round"]] = Result.from_json(sample["result"])
         except (ValueError, KeyError, TypeError) as error:
             raise RunDamaged(f"cannot be read: {error}", self._path, "Delete it; it is measured again") from error
 
-    def _signature(self) -> dict[str, Any]:
-        """What kept results depend on beside the run's own files."""
-        seeds = [list(c.seeds) for c in self.plan.contexts]
-        return {"key": self.genome.key, "rounds": self.plan.rounds, "seeds": seeds}
+    def _seeds(self, number: int) -> list[int]:
+        return list(self.plan.context(number).seeds)
 
 
 @dataclass(frozen=True)

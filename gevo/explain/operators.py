@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -52,14 +53,27 @@ class _Child:
 
 def operators(records: Sequence[Record], objectives: Sequence[str], floors: Mapping[str, float]) -> list[Operator]:
     """Operators with those that were tried most first. Records without the name of their operator have it from a
-    comparison of their edits with their parents'."""
+    comparison of their edits with their parents'. A record that two made, one after the other, counts for both."""
+    return _grouped(records, objectives, floors, lambda name: name)
+
+
+def kinds(records: Sequence[Record], objectives: Sequence[str], floors: Mapping[str, float]) -> list[Operator]:
+    """The same by kind of edit, whatever move brought it in; what no kind of edit made is not there."""
+    return _grouped(records, objectives, floors, lambda name: name.partition(":")[2])
+
+
+def _grouped(
+    records: Sequence[Record], objectives: Sequence[str], floors: Mapping[str, float], group: Callable[[str], str]
+) -> list[Operator]:
     by_id = {record.id: record for record in records}
     groups: dict[str, list[_Child]] = {}
     for record, entered in _entries(records, objectives, floors):
         if record.is_base:
             continue
         parents = tuple(by_id[name] for name in record.parents if name in by_id)
-        groups.setdefault(operator_of(record, parents), []).append(_Child(record, parents, entered))
+        for name in dict.fromkeys(map(group, operator_of(record, parents).split("+"))):
+            if name:
+                groups.setdefault(name, []).append(_Child(record, parents, entered))
     found = [_counted(name, children, objectives, floors) for name, children in groups.items()]
     return sorted(found, key=lambda row: (-row.tried, row.name))
 
@@ -71,8 +85,8 @@ def operator_of(record: Record, parents: Sequence[Record]) -> str:
     if len(parents) != 1:
         return "crossover" if parents else "seed"
     child, parent = record.genome, parents[0].genome
-    new = [e for e in child.edits if e not in parent.edits]
-    gone = [e for e in parent.edits if e not in child.edits]
+    new = list((Counter(child.edits) - Counter(parent.edits)).elements())
+    gone = list((Counter(parent.edits) - Counter(child.edits)).elements())
     if child.storage != parent.storage and not new and not gone:
         return "storage"
     if len(new) == 1 and not gone:
@@ -143,12 +157,12 @@ def _gain(child: Record, parent: Record, objective: str) -> float:
     return one / two if two else math.nan
 
 
-def table(found: Sequence[Operator], name: str) -> Table:
+def table(found: Sequence[Operator], title: str) -> Table:
     """Two lines an operator, so that it fits 80 columns."""
     from rich.table import Table
 
     shown = Table(
-        title=f"Operators of {name}",
+        title=title,
         caption="better: than the parent in an objective, beyond noise. front: entered it at the time. Objectives: "
         "median and best ratio to the parent, for the error difference.",
         title_justify="left",
