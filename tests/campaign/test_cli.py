@@ -396,7 +396,20 @@ def test_doctor_and_workloads_answer(gevo: Cli) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["search", "kernels", "tune", "resume", "status", "front", "confirm", "show", "explain", "export", "workloads", "doctor"],
+    [
+        "search",
+        "kernels",
+        "tune",
+        "resume",
+        "status",
+        "front",
+        "confirm",
+        "show",
+        "explain",
+        "export",
+        "workloads",
+        "doctor",
+    ],
 )
 def test_every_command_teaches_by_an_example(gevo: Cli, command: str) -> None:
     code, out, _ = gevo(command, "--help")
