@@ -49,4 +49,4 @@ def test_digits_is_searched_confirmed_and_exported(tmp_path: Path) -> None:
     assert "Measured again" in gevo(tmp_path, "show", "d", best)
     gevo(tmp_path, "export", "d", best, "--to", "fast")
     exported = json.loads((tmp_path / "fast" / "manifest.json").read_text())
-    assert exported["confirmed"]["verdict"] == str(found.rows[best].verdict)
+    assert exported["extra"]["confirmed"]["verdict"] == str(found.rows[best].verdict)
