@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -183,10 +184,19 @@ def status(folder: Path, console: Console) -> None:
         **({"limits": limits_text(run.limits)} if run.limits else {}),
         "spent": f"{span(tally.elapsed_s)}, {tally.records} evaluations, {tally.generation} generations",
         "outcomes": outcomes_text(tally),
+        "confirmed": _confirmed_text(folder),
         "known programs": f"{tally.answered} variants were answered by their fingerprint",
         **{f"best {name}": f"{versus(r, tally.base, name)}, {r.id}" for name, r in tally.best.items()},
     }
     _print_pairs(lines, console)
+
+
+def _confirmed_text(folder: Path) -> str:
+    """How many records of a run have which verdict."""
+    known = confirmed.load(folder)
+    verdicts = Counter(str(row.verdict) for row in known.rows.values() if row.verdict) if known is not None else {}
+    told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+    return told or f"nothing; measure the front again: gevo confirm {_name(folder)}"
 
 
 def list_runs(run_dir: Path, console: Console) -> None:

@@ -15,7 +15,7 @@ from fitness.job import Context
 from fitness.result import Result
 from gevo.campaign import Evaluator
 from gevo.confirm import Confirming, confirm_front, wave
-from gevo.confirm_setup import REPETITIONS, SPLIT, Setup, begin, setup
+from gevo.confirm_setup import REPETITIONS, SPLIT, begin, setup
 from gevo.confirm_view import ConfirmView
 from gevo.confirmed import Confirmation, load
 from gevo.errors import CampaignError, NotFound
@@ -41,7 +41,7 @@ def confirm(
     if not todo:
         console.print("All of it is confirmed already. To measure it anew: --again", highlight=False)
         return
-    _say(confirming.this, todo, console)
+    _say(confirming, todo, console)
     with ConfirmView(console) as view:
         confirming.watch = view
         _ = confirming.measure(todo) if ids else confirm_front(confirming, records, count)
@@ -52,14 +52,15 @@ def confirm_at_end(run: Run, context: Context, workers: int, console: Console) -
     seconds = max(LEAST_S, SHARE * run.spent().seconds)
     try:
         confirming, records = _confirming(run, context, workers)
-        todo = wave(confirming, records, COUNT, seconds - START_S)
+        left = seconds - _start_s(confirming)
+        todo = wave(confirming, records, COUNT, left)
         if not todo:
             return
-        _say(confirming.this, todo, console)
+        _say(confirming, todo, console)
         confirming.deadline = time.monotonic() + seconds
         with ConfirmView(console) as view:
             confirming.watch = view
-            confirm_front(confirming, records, COUNT, seconds - START_S)
+            confirm_front(confirming, records, COUNT, left)
     except (CampaignError, FitnessError, WorkloadError) as error:
         console.print(f"Could not confirm: {error}", highlight=False, soft_wrap=True)
 
@@ -98,12 +99,19 @@ def _confirmable(run: Run, name: str) -> Record:
     return record
 
 
-def _say(this: Setup, todo: Sequence[Record], console: Console) -> None:
+def _start_s(confirming: Confirming) -> float:
+    """Roughly what it takes until the first record: workers that load the base, and the base's error."""
+    this, found = confirming.this, confirming.found
+    return START_S + (0.0 if found.base_errors else this.scoring_s(this.base))
+
+
+def _say(confirming: Confirming, todo: Sequence[Record], console: Console) -> None:
+    this = confirming.this
     parts = [f"timed again in {REPETITIONS} processes each"] if this.timed else []
     if this.scored:
         told = f"trained from {len(this.seeds)} new seeds and " if set(this.seeds) - set(this.search_seeds) else ""
         parts.append(f"{told}scored on {SPLIT} data, which the search never saw")
-    expected = START_S + math.fsum(this.expected_s(record) for record in todo)
+    expected = _start_s(confirming) + math.fsum(this.expected_s(record) for record in todo)
     console.print(
         f"Confirming {len(todo)} variant{'s' * (len(todo) > 1)}: {', '.join(parts) or 'evaluated again'}; "
         f"about {span(expected)}. Ctrl-C stops it and keeps what is done",

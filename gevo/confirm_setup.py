@@ -58,12 +58,23 @@ class Setup:
 
     def expected_s(self, record: Record) -> float:
         """Roughly what a record takes, by what its evaluation took, or the base's where another answered for it."""
-        spent = record.result.stage_s if record.result.stage_s.get("check") else self.base.result.stage_s
-        making = sum(s for name, s in spent.items() if name not in ("quality", "timing"))
-        scoring = making + spent.get("quality", 0.0) * len(self.seeds) / max(1, len(self.search_seeds))
         pair_s = 2 * max(WINDOW_S, record.value("runtime_s")) if self.timed else 0.0
-        timing = REPETITIONS * (making + self.timing.rounds * pair_s) if self.timed else 0.0
-        return timing + (scoring / self.workers if self.scored else 0.0)
+        timing = REPETITIONS * (self._making_s(record) + self.timing.rounds * pair_s) if self.timed else 0.0
+        return timing + self.scoring_s(record) / self.workers
+
+    def scoring_s(self, record: Record) -> float:
+        """Roughly what its error takes, of all seeds."""
+        if not self.scored:
+            return 0.0
+        more = len(self.seeds) / max(1, len(self.search_seeds))
+        return self._making_s(record) + self._spent(record).get("quality", 0.0) * more
+
+    def _making_s(self, record: Record) -> float:
+        return sum(s for name, s in self._spent(record).items() if name not in ("quality", "timing"))
+
+    def _spent(self, record: Record) -> Mapping[str, float]:
+        spent = record.result.stage_s
+        return spent if spent.get("check") else self.base.result.stage_s
 
 
 def setup(manifest: Mapping[str, Any], context: Context, base: Record, workers: int = 1) -> Setup:

@@ -1,4 +1,5 @@
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -111,6 +112,7 @@ def test_status_lists_runs_and_shows_one(gevo: Cli, night: Path) -> None:
     _, out, _ = gevo("status", "runs/night")
     assert "not running" in out and "32 evaluations, 4 generations" in out
     assert "best runtime_s" in out and " ok, " in out
+    assert re.search(r"confirmed +\d+ holds", out)
 
 
 def test_front_as_table_json_and_picture(gevo: Cli, night: Path) -> None:
