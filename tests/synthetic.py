@@ -5,18 +5,32 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 from fitness.result import Measure, Outcome, Result
 from gevo.genome import IDENTITY, Genome
-from mlir_passes.space import Space, SpaceOp, TensorType
+from mlir_passes.space import Inner, Space, SpaceOp, TensorType
 
 SMALL, WIDE, FLAG = TensorType((4,), "f32"), TensorType((8, 4), "f32"), TensorType((4,), "i1")
 
+DIFFERENCE = (
+    Inner("arith.subf", ("a0", "a1"), "f32"),
+    Inner("math.exp", ("b0",), "f32"),
+    Inner("arith.mulf", ("b0", "b1"), "f32"),
+    Inner("linalg.yield", ("b2",), ""),
+)
+SUM = (
+    Inner("arith.mulf", ("a0", "a1"), "f32"),
+    Inner("arith.addf", ("a2", "b0"), "f32"),
+    Inner("linalg.yield", ("b1",), ""),
+)
+
 
 def make_space(ops: int = 12) -> Space:
-    """A chain of two-operand ops of alternating shapes with three arguments; the last op returns."""
+    """A chain of two-operand ops of alternating shapes with three arguments, some of them sums; the last op returns.
+    Every kind of edit applies somewhere."""
     types = {"arg0": SMALL, "arg1": WIDE, "arg2": FLAG}
     made: list[SpaceOp] = []
     previous = {SMALL: "arg0", WIDE: "arg1"}
@@ -24,11 +38,17 @@ def make_space(ops: int = 12) -> Space:
         shape = SMALL if index % 2 else WIDE
         result = f"op{index}#0"
         operands = (previous[shape], previous[SMALL], "arg2")
-        made.append(SpaceOp(f"op{index}", "linalg.generic", operands, (0, 1), (result,), True))
+        op = SpaceOp(f"op{index}", "linalg.generic", operands, (0, 1), (result,), True)
+        if index % 4 == 2:
+            maps = ("d0 d2", "d2", "d1")
+            made.append(replace(op, loops="ppr", sizes=(8, 4, 4), maps=maps, body=SUM))
+        else:
+            made.append(replace(op, loops="p" * len(shape.shape), sizes=shape.shape, body=DIFFERENCE))
         types[result] = shape
         previous[shape] = result
     made.append(SpaceOp(f"op{ops}", "func.return", tuple(previous.values()), (0, 1), (), False))
-    return Space(tuple(made), types, ("arg0", "arg1", "arg2"), tuple(previous.values()))
+    arguments = ("arg0", "arg1", "arg2")
+    return Space(tuple(made), types, arguments, tuple(previous.values()), storage=("f32", "bf16"))
 
 
 def fake_result(genome: Genome) -> Result:
