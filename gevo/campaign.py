@@ -171,9 +171,8 @@ class Campaign:
         if state is None:
             return
         before = {r.key: r for r in records if r.generation < state["search"]["generation"]}
-        members = {
-            key: (before[key].genome, before[key].result) for key in state["search"]["population"] if key in before
-        }
+        wanted = Search.needed(state["search"])
+        members = {key: (before[key].genome, before[key].result) for key in wanted if key in before}
         try:
             self._search.restore(state["search"], before, members)
         except ValueError as error:

@@ -15,15 +15,21 @@ class SearchConfig:
 
     population: genomes that are kept, and that are asked for in a generation; GEVO's 256 would take minutes
         a generation here, and 28 leaves room for a front of four objectives.
-    crossover: share of children made by crossover (GEVO's scripts for whole applications use 0.7).
-    mutation: share of those that are mutated as well; a child of one parent is always mutated.
+    mutation: share of children of two parents that are mutated as well; a child of one parent is always mutated.
+    again: chance of one more mutation after each.
+    elites: share of parents that are members of the archive, the others win a tournament in the population.
+    stacked: share of the edits that were good elsewhere which a stacked child takes, the best first.
+    stall: generations without a better archive after which half of a generation is fresh.
     max_edits: a mutation of a genome this long replaces an edit instead of adding one.
     retries: further variations of a child that was asked for before, until it is new.
     """
 
     population: int = 28
-    crossover: float = 0.7
-    mutation: float = 0.5
+    mutation: float = 0.3
+    again: float = 0.1
+    elites: float = 0.3
+    stacked: float = 0.8
+    stall: int = 8
     max_edits: int = 64
     retries: int = 50
 
@@ -99,6 +105,8 @@ class CampaignConfig:
         known = dict(data)
         known["objectives"] = tuple(known["objectives"])
         known["budget"] = Budget(**known["budget"])
-        known["search"] = SearchConfig(**known["search"])
+        known["search"] = SearchConfig(
+            **{k: v for k, v in known["search"].items() if k in SearchConfig.__dataclass_fields__}
+        )
         known["storage"] = tuple(known.get("storage", ("f32",)))
         return CampaignConfig(**known)

@@ -26,6 +26,10 @@ class Listed(Edit):
     def kind(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  the only edit that has any kind
         return self.edit.kind
 
+    @property
+    def far(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.edit.far
+
     @staticmethod
     def draw(space: Space, rng: random.Random) -> Listed | None:
         return rng.choice(space.free()) if isinstance(space, Menu) and space.free() else None

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from mlir_passes.edits.plausible import FILL, HOW, SAME_TYPE, pick
 from mlir_passes.space import Space, SpaceOp, TensorType, captures, part, source
@@ -59,6 +59,7 @@ class Edit(ABC):
     """One change of the IR. Members are frozen dataclasses; their fields are their JSON form."""
 
     kind: ClassVar[str]
+    far: ClassVar[bool] = False  # whether it may depend on edits of ops that it does not name
 
     @staticmethod
     @abstractmethod
@@ -93,6 +94,14 @@ class Edit(ABC):
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]
+
+
+E = TypeVar("E", bound=Edit)
+
+
+def unless_same(edit: E, near: E | None) -> E | None:
+    """`near`, an edit drawn near `edit`; None where it is `edit` itself."""
+    return None if near == edit else near
 
 
 def use_words(use: Use, name: Name) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from mlir_passes.edits import plausible
-from mlir_passes.edits.base import Edit, Name, Use, draw_how, use_words
+from mlir_passes.edits.base import Edit, Name, Use, draw_how, unless_same, use_words
 from mlir_passes.space import Space, source
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Skip(Edit):
     """
 
     kind: ClassVar[str] = "skip"
+    far: ClassVar[bool] = True  # whether one value is computed from another, the ops between them decide
     value: str
     instead: Use
 
@@ -43,7 +44,8 @@ class Skip(Edit):
         """The same value, given another of its ancestors."""
         if not self.applies(space):
             return None
-        return _drawn(space, self.value, self.instead.value not in _alike(space, self.value), rng)
+        resized = self.instead.value not in _alike(space, self.value)
+        return unless_same(self, _drawn(space, self.value, resized, rng))
 
     def words(self, name: Name) -> str:
         return f"what computes {name(self.value)} is skipped: its readers get {use_words(self.instead, name)}"
