@@ -50,7 +50,9 @@ def explain(
     seen = kept_file(run, record).with_suffix(".ir.json")
     shown = look(context, lab.genome_of(measuring.minimiser.kept), prepared.signature, space, seen)
     workload = run.manifest["config"]["workload"]
-    found = explanation(run.folder.name, record, workload, lab, measuring, shown, _method(made.rounds, base))
+    found = explanation(
+        run.folder.name, record, workload, lab, measuring, shown, _method(made.rounds, len(made.contexts) > 1)
+    )
     show(found, page, as_json, console)
 
 
@@ -78,8 +80,7 @@ def opener(base: Result) -> OpenPool:
     return lambda context: pool.Pool(context, 1, replace(base, fingerprint=""))
 
 
-def _method(rounds: int, base: Result) -> str:
-    trained = "error" in base.objectives
+def _method(rounds: int, trained: bool) -> str:
     seeds = ", each trained from another seed and scored on validation data" if trained else ""
     return (
         f"{rounds} evaluations each{seeds}; runtime as the ratio to the base, window by window in turn. Intervals hold "

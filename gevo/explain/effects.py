@@ -14,6 +14,7 @@ from gevo.explain.lab import Genes, Lab, Scale, difference, failed
 
 MOST = 12  # genes whose pairs are all measured; of more, the pairs of this many that matter most
 ADDITIVE, SYNERGY, ANTAGONISM, TOGETHER = "additive", "synergy", "antagonism", "only together"
+MIXED = "mixed"  # one thing in one objective, another in another
 Estimates = Mapping[str, Estimate]  # by objective; what failed or was not measured is not there
 
 
@@ -44,9 +45,11 @@ class Pair:
 
     @property
     def name(self) -> str:
-        """The strongest of the names."""
-        found = set(self.names.values())
-        return next((n for n in (TOGETHER, SYNERGY, ANTAGONISM) if n in found), ADDITIVE if found else "")
+        """One name for all objectives: the one that is not "additive", "mixed" where they differ."""
+        found = set(self.names.values()) - {ADDITIVE}
+        if len(found) > 1:
+            return MIXED
+        return found.pop() if found else ADDITIVE if self.names else ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from fitness.choices import load_choices
 from gevo.genome import IDENTITY, Genome
 from gevo.kernels import StepKernels, collect
 from mlir_passes.describe import describe
-from mlir_passes.errors import PassError
 from mlir_passes.ir_tools import new_context
 from mlir_passes.kernels.choice import DEFAULT
 from mlir_passes.lower_cpu import kernel_hash
@@ -25,8 +24,7 @@ from workloads.workload import PreparedWorkload
 def explain_ir(
     prepared: str, base: str, cache: str, genome: Mapping[str, Any], to: str, tuning: str = "", threads: int = 1
 ) -> None:
-    """Lines and kernels of the base and of the variant by `genome`, and each edit's own changed sites, as JSON
-    into the file `to`."""
+    """Lines and kernels of the base and of the variant by `genome`, as JSON into the file `to`."""
     workload = PreparedWorkload.load(Path(prepared))
     text, made = Path(base).read_text(), Genome.from_json(genome)
     before, after = structure(text, ()), structure(text, made.edits)
@@ -34,16 +32,9 @@ def explain_ir(
     def kernels(of: Genome) -> dict[str, Any]:
         return _kernels(workload, text, of, Path(cache), load_choices(tuning, threads)).to_json()
 
-    alone: list[dict[str, Any] | None] = []
-    for edit in made.edits:
-        try:
-            alone.append(structure(text, (edit,)).to_json())
-        except PassError:  # it needs an edit before it
-            alone.append(None)
     data = {
         "base": before.to_json(),
         "variant": after.to_json(),
-        "alone": alone,
         "base_kernels": kernels(IDENTITY),
         "variant_kernels": kernels(made),
     }

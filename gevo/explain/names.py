@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from mlir_passes.structure import Line, Structure
 from workloads.workload import Signature
 
 MOVES = ("repetition", "transposition", "copy", "reversal", "expand shape", "collapse shape", "extract slice", "pad")
+_RESHAPES = ("expand shape", "collapse shape")
 _SINGLE = (
     "addition", "subtraction", "multiplication", "division", "square root", "reciprocal root", "negation", "formula",
     "selection", "powf", "copy", "maximum", "minimum", "exponential", "logarithm",
@@ -123,16 +125,20 @@ class Names:
                 role = UPDATE if site not in self._gradient_sites(line) else GRADIENT
                 found.setdefault(site, (role, name))
             for site in self._gradient_sites(line):
-                if arg in self.weights:
-                    found[site] = (GRADIENT, name) if found.get(site, (UPDATE,))[0] != NEW else found[site]
+                if arg in self.weights and found.get(site, ("", ""))[0] != NEW:
+                    role, others = found.get(site, ("", ""))
+                    shared = role == GRADIENT and name not in others.split(" and ")
+                    found[site] = (GRADIENT, f"{others} and {name}" if shared else name)
         return found
 
     def _chain(self, last: Line) -> list[str]:
-        """Elementwise ops of the leaf's shape from which its new value is made, behind its gradient."""
+        """Elementwise ops of the leaf's size from which its new value is made, behind its gradient."""
         found, pending = list[str](), [last]
         while pending:
             line = pending.pop()
-            if line.site in found or line.kind not in _SINGLE or line.shape != last.shape or line.site in self.forward:
+            if line.site in found or line.kind not in (*_SINGLE, *_RESHAPES) or line.site in self.forward:
+                continue
+            if math.prod(line.shape) != math.prod(last.shape):
                 continue
             found.append(line.site)
             pending += [self._maker[v] for v in line.reads if v in self._maker]
@@ -145,7 +151,9 @@ class Names:
         for site in chain:
             for value in self._lines[site].reads:
                 line = self._maker.get(value)
-                if line is None or line.site in chain or line.shape != last.shape or line.kind == "repetition":
+                if line is None or line.site in chain or line.kind == "repetition":
+                    continue
+                if math.prod(line.shape) != math.prod(last.shape):
                     continue
                 found += self._moved(line)
         kept = [s for s in chain if s != last.site and set(self._sources(s)) & set(found) and self._plain(s)]

@@ -10,7 +10,7 @@ from gevo.explain.estimate import Estimate
 from gevo.explain.graph import CHANGED, GONE, svg
 from gevo.explain.lab import Scale
 from gevo.explain.report import Explanation
-from gevo.explain.text import ending, heading, interval
+from gevo.explain.text import ending, epistasis, heading, interval
 
 _STYLE = f"""
 body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; color: #222; }}
@@ -102,7 +102,7 @@ def _pairs(found: Explanation) -> list[str]:
     parts.append(_head(["edits", "", *(s.objective for s in found.scales)]))
     for pair in found.pairs:
         cells = [
-            f"{interval(pair.surplus.get(s.objective), s)} <b>{escape(pair.names.get(s.objective, ''))}</b>"
+            f"{escape(interval(pair.surplus.get(s.objective), s))} <b>{escape(epistasis(pair, s))}</b>"
             for s in found.scales
         ]
         parts.append(_row([f"{pair.genes[0] + 1} and {pair.genes[1] + 1}", escape(pair.ends or pair.name)], cells))

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gevo.explain.effects import Effect
+from gevo.explain.effects import ADDITIVE, Effect, Pair
 from gevo.explain.estimate import Estimate
 from gevo.explain.lab import Scale
 from gevo.explain.report import Explanation
@@ -63,6 +63,12 @@ def ending(effect: Effect) -> str:
     return "; ".join(parts)
 
 
+def epistasis(pair: Pair, scale: Scale) -> str:
+    """How a pair works together in one objective, "" where it is what the pair does in all."""
+    name = pair.names.get(scale.objective, "")
+    return name if pair.name != ADDITIVE and name != ADDITIVE else ""
+
+
 def _edits(found: Explanation, console: Console) -> None:
     for said in found.said:
         if not said.kept:
@@ -100,10 +106,7 @@ def _pairs(found: Explanation) -> Table:
     _columns(table, found.scales)
     for pair in found.pairs:
         label = f"{pair.genes[0] + 1} and {pair.genes[1] + 1}"
-        cells = [
-            f"{interval(pair.surplus.get(s.objective), s)} {pair.names.get(s.objective, '')}".strip()
-            for s in found.scales
-        ]
+        cells = [f"{interval(pair.surplus.get(s.objective), s)} {epistasis(pair, s)}".strip() for s in found.scales]
         table.add_row(label, pair.ends or pair.name, *cells)
     return table
 
