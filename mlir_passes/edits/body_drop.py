@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from mlir_passes.edits import bodies, plausible
-from mlir_passes.edits.base import Edit, Name
+from mlir_passes.edits.base import Edit, Name, unless_same
 from mlir_passes.space import GONE, Space, SpaceOp
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ class BodyDrop(Edit):
 
     def perturb(self, space: Space, rng: random.Random) -> BodyDrop | None:
         """The same op, dropped for another value."""
-        return _drawn(space, space.by_site[self.site], self.inner, rng) if self.applies(space) else None
+        if not self.applies(space):
+            return None
+        return unless_same(self, _drawn(space, space.by_site[self.site], self.inner, rng))
 
     def words(self, name: Name) -> str:
         return f"in {name(self.site)}, inner op {self.inner} is dropped: {inner_words(self.by, name)} takes its place"

@@ -38,7 +38,8 @@ class BodyReplace(Edit):
         """The same op, replaced by another."""
         if not self.applies(space):
             return None
-        return replace(self, by=rng.choice(bodies.becomes(space.by_site[self.site], self.inner)))
+        others = [name for name in bodies.becomes(space.by_site[self.site], self.inner) if name != self.by]
+        return replace(self, by=rng.choice(others)) if others else None
 
     def words(self, name: Name) -> str:
         return f"in {name(self.site)}, inner op {self.inner} is {self.by} instead"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from mlir_passes.edits import plausible
-from mlir_passes.edits.base import Edit, Name
+from mlir_passes.edits.base import Edit, Name, unless_same
 from mlir_passes.space import Space
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Cast(Edit):
         if others:
             return replace(self, to=rng.choice(others))
         alike = [v for v in space.made_at if _may_be(space, v) and space.types[v] == space.types[self.value]]
-        return replace(self, value=rng.choice(alike))
+        return unless_same(self, replace(self, value=rng.choice(alike)))
 
     def words(self, name: Name) -> str:
         return f"{name(self.value)} is rounded to {self.to}"

@@ -6,7 +6,17 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from mlir_passes.edits.base import Edit, Name, Use, all_fit, cloned, draw_use, fixed_stand_before, use_words
+from mlir_passes.edits.base import (
+    Edit,
+    Name,
+    Use,
+    all_fit,
+    cloned,
+    draw_use,
+    fixed_stand_before,
+    unless_same,
+    use_words,
+)
 from mlir_passes.errors import EditDoesNotApply
 from mlir_passes.space import Space
 
@@ -62,7 +72,7 @@ class Copy(Edit):
         behind = space.ops[next(i for i, o in enumerate(space.ops) if o.site == self.before) :]
         targets = [(o.site, s) for o in behind for s in o.slots if space.types.get(o.operands[s]) == wanted]
         into, slot = rng.choice(targets)
-        return replace(self, into=into, into_slot=slot)
+        return unless_same(self, replace(self, into=into, into_slot=slot))
 
     def words(self, name: Name) -> str:
         read = ", ".join(use_words(use, name) for use in self.operands)

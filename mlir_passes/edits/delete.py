@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from mlir_passes.edits.base import Edit, Name, Use, all_fit, draw_use, use_words
+from mlir_passes.edits.base import Edit, Name, Use, all_fit, draw_use, unless_same, use_words
 from mlir_passes.edits.plausible import semantic
 from mlir_passes.space import Space, SpaceOp
 
@@ -42,7 +42,7 @@ class Delete(Edit):
         if not space.present(self.site):
             return None
         uses = [draw_use(space, self.site, space.types[r], rng) for r in space.by_site[self.site].results]
-        return None if any(u is None for u in uses) else Delete(self.site, tuple(u for u in uses if u))
+        return None if any(u is None for u in uses) else unless_same(self, Delete(self.site, tuple(filter(None, uses))))
 
     def words(self, name: Name) -> str:
         return f"{name(self.site)} is deleted; {' and '.join(use_words(u, name) for u in self.instead)} takes its place"

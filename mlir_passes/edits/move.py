@@ -16,6 +16,7 @@ from mlir_passes.edits.base import (
     fixed_stand_before,
     given,
     stands_before,
+    unless_same,
     use_words,
 )
 from mlir_passes.space import GONE, Space, SpaceOp, TensorType
@@ -45,7 +46,7 @@ class Move(Edit):
 
     def perturb(self, space: Space, rng: random.Random) -> Move | None:
         """The same op, moved to another place or given other values."""
-        return _drawn(space, space.by_site[self.site], rng) if self.applies(space) else None
+        return unless_same(self, _drawn(space, space.by_site[self.site], rng)) if self.applies(space) else None
 
     def words(self, name: Name) -> str:
         read = [f"it reads {use_words(use, name)} as operand {slot}" for slot, use in self.operands]

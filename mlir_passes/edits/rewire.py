@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from mlir_passes.edits.base import Edit, Name, Use, all_fit, draw_use, given, use_words
+from mlir_passes.edits.base import Edit, Name, Use, all_fit, draw_use, given, unless_same, use_words
 from mlir_passes.space import Space
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Rewire(Edit):
             return None
         old = op.operands[self.slot]
         use = draw_use(space, self.site, space.types[old], rng, exclude=old)
-        return Rewire(self.site, self.slot, use) if use else None
+        return unless_same(self, Rewire(self.site, self.slot, use)) if use else None
 
     def words(self, name: Name) -> str:
         return f"{name(self.site)} reads {use_words(self.use, name)} as operand {self.slot}"

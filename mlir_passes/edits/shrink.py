@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from mlir_passes.edits import plausible
-from mlir_passes.edits.base import Edit, Name, is_float
+from mlir_passes.edits.base import Edit, Name, is_float, unless_same
 from mlir_passes.edits.loops import Part, Run, part_of, read_map, spelled
 from mlir_passes.space import GONE, Space, SpaceOp, TensorType, part
 
@@ -44,7 +44,9 @@ class Shrink(Edit):
 
     def perturb(self, space: Space, rng: random.Random) -> Shrink | None:
         """The same loop, over another part."""
-        return _drawn(space, space.by_site[self.site], self.loop, rng) if self.applies(space) else None
+        if not self.applies(space):
+            return None
+        return unless_same(self, _drawn(space, space.by_site[self.site], self.loop, rng))
 
     def words(self, name: Name) -> str:
         if self.stride > 1:

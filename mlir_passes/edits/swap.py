@@ -36,7 +36,8 @@ class Swap(Edit):
 
     def perturb(self, space: Space, rng: random.Random) -> Swap | None:
         """The same later value, exchanged with another one."""
-        return replace(self, one=rng.choice(_partners(space, self.two) or [self.one])) if self.applies(space) else None
+        others = [v for v in _partners(space, self.two) if v != self.one] if self.applies(space) else []
+        return replace(self, one=rng.choice(others)) if others else None
 
     def words(self, name: Name) -> str:
         return f"{name(self.one)} and {name(self.two)} are exchanged for what comes behind both"
