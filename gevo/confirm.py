@@ -9,8 +9,9 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import Any
 
 from fitness.job import Context
@@ -33,6 +34,7 @@ from gevo.record import Record
 from gevo.verdict import judge
 
 LEAST = 3  # repetitions that a verdict needs, where the time was too short for all
+FEW = 4  # records at a time where there is a deadline
 WAVES = 3  # how often the records that take the places of those that do not hold are measured too
 
 OpenPool = Callable[[Context, int, Result | None], AbstractContextManager[Evaluator]]
@@ -48,7 +50,8 @@ class Progress:
 
 
 class Confirming:
-    """Measures what is missing of some records, a row at a time; every finished piece is handed to `keep` at once."""
+    """Measures what is missing of some records; every finished piece is handed to `keep` at once. To be entered: the
+    evaluators stay open until it is left."""
 
     def __init__(
         self,
@@ -64,15 +67,30 @@ class Confirming:
         self.this, self._open, self._keep, self.watch = this, open_pool, keep, watch
         self.deadline, self._clock = deadline, clock
         self._done = self._planned = 0
+        self._stack = ExitStack()
+        self._scorer: Evaluator | None = None
+        self._timer: Evaluator | None = None
+
+    def __enter__(self) -> Confirming:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.__exit__(kind, error, at)
 
     def measure(self, records: Sequence[Record]) -> bool:
-        """Whether all of it was measured before the deadline; KeyboardInterrupt passes through, rows are kept."""
+        """Whether all of it was measured before the deadline; KeyboardInterrupt passes through, rows are kept.
+
+        Without a deadline a record's repetitions are spread over the whole time; with one, a few records at a time
+        are measured to their end, so that those that come first have their verdicts when it comes.
+        """
         fresh = [record for record in records if record.id not in self.found.rows]
         self.found = self.found.put(Confirmed(r.id, r.result.fingerprint) for r in fresh)
         self._planned += sum(self._missing(record) for record in records)
+        at_once = FEW if math.isfinite(self.deadline) else max(1, len(records))
         try:
-            self._score(records)
-            self._time(records)
+            for first in range(0, len(records), at_once):
+                self._score(records[first : first + at_once])
+                self._time(records[first : first + at_once])
         except TimeUp:
             return False
         return True
@@ -93,32 +111,28 @@ class Confirming:
 
     def _score(self, records: Sequence[Record]) -> None:
         """Errors on the held-out split, of the base first."""
-        this = self.this
         todo = [r for r in records if not self._row(r).errors and not self._row(r).outcome]
-        if not this.scored or not todo:
+        if not self.this.scored or not todo:
             return
-        more = max(1.0, len(this.seeds) / max(1, len(this.search_seeds)))
-        limits = this.context.limits
-        limits = replace(limits, wall_s=limits.wall_s * more, cpu_s=limits.cpu_s * more)
-        context = replace(this.context, objectives=("error",), split=SPLIT, seeds=this.seeds, limits=limits)
-        with self._open(context, this.workers, None) as pool:
-            of_base = pool.base.objectives["error"]
+        if self._scorer is None:
+            self._scorer = self._stack.enter_context(self._open(self.this.scoring, self.this.workers, None))
+            of_base = self._scorer.base.objectives["error"]
             each = of_base.each or (of_base.value,)
             self.found = replace(self.found, base_errors=each, base_right=of_base.right)
-            self._evaluate(pool, todo, self._scored)
+        self._evaluate(self._scorer, todo, self._scored)
 
     def _time(self, records: Sequence[Record]) -> None:
         """Repetitions, each over all records in an order of its own, so that a record's are at several moments."""
-        this = self.this
         todo = [r for r in records if self._timings_left(self._row(r))]
         if not todo:
             return
-        context = replace(this.context, objectives=("runtime_s",), timing=this.timing)
-        with self._open(context, 1, this.base.result) as pool:
-            for repetition in range(REPETITIONS):
-                turn = [r for r in todo if self._timings_left(self._row(r)) >= REPETITIONS - repetition]
-                random.Random(f"{this.shuffle} {repetition}").shuffle(turn)
-                self._evaluate(pool, turn, self._timed)
+        if self._timer is None:
+            context = replace(self.this.context, objectives=("runtime_s",), timing=self.this.timing)
+            self._timer = self._stack.enter_context(self._open(context, 1, self.this.base.result))
+        for repetition in range(REPETITIONS):
+            turn = [r for r in todo if self._timings_left(self._row(r)) >= REPETITIONS - repetition]
+            random.Random(f"{self.this.shuffle} {repetition}").shuffle(turn)
+            self._evaluate(self._timer, turn, self._timed)
 
     def _evaluate(
         self, pool: Evaluator, records: Sequence[Record], enter: Callable[[Confirmed, Result], Confirmed]

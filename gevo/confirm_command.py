@@ -42,7 +42,7 @@ def confirm(
         console.print("All of it is confirmed already. To measure it anew: --again", highlight=False)
         return
     _say(confirming, todo, console)
-    with ConfirmView(console) as view:
+    with confirming, ConfirmView(console) as view:
         confirming.watch = view
         _ = confirming.measure(todo) if ids else confirm_front(confirming, records, count)
 
@@ -58,7 +58,7 @@ def confirm_at_end(run: Run, context: Context, workers: int, console: Console) -
             return
         _say(confirming, todo, console)
         confirming.deadline = time.monotonic() + seconds
-        with ConfirmView(console) as view:
+        with confirming, ConfirmView(console) as view:
             confirming.watch = view
             confirm_front(confirming, records, COUNT, left)
     except (CampaignError, FitnessError, WorkloadError) as error:

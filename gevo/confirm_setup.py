@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,13 @@ class Setup:
     @property
     def scored(self) -> bool:
         return "error" in self.objectives
+
+    @property
+    def scoring(self) -> Context:
+        """What the errors are evaluated with."""
+        more, limits = max(1.0, len(self.seeds) / max(1, len(self.search_seeds))), self.context.limits
+        limits = replace(limits, wall_s=limits.wall_s * more, cpu_s=limits.cpu_s * more)
+        return replace(self.context, objectives=("error",), split=SPLIT, seeds=self.seeds, limits=limits)
 
     @property
     def timing(self) -> Timing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -22,7 +23,7 @@ from fitness.job import OBJECTIVES, Context
 from fitness.result import Measure, Outcome, Result
 from gevo import launch
 from gevo.config import Budget
-from gevo.confirm import Confirming, Progress, confirm_front, wave
+from gevo.confirm import FEW, Confirming, Progress, confirm_front, wave
 from gevo.confirm_setup import REPETITIONS, Setup, setup
 from gevo.confirm_setup import begin as begin_confirmation
 from gevo.confirmed import Confirmation, Confirmed, Verdict, load
@@ -307,17 +308,30 @@ def test_ctrl_c_keeps_what_is_done_and_a_second_call_measures_what_is_missing(
     assert done.missing(records) == [] and load(tmp_path) == done.found
 
 
+def until(deadline: float) -> dict[str, Any]:
+    """A clock that ticks once an evaluation, and when time is up."""
+    ticks = itertools.count(1)
+    return {"deadline": deadline, "clock": lambda: next(ticks)}
+
+
 def test_time_that_is_up_leaves_verdicts_to_three_repetitions(this: Setup) -> None:
-    clock = iter(range(100))
-    done = confirming(this, World(), deadline=3.5, clock=lambda: next(clock))
+    done = confirming(this, World(), **until(4.5))
     assert not done.measure([RECORDS["real"]])
     row = done.found.rows[RECORDS["real"].id]
     assert len(row.ratios) == 4 and row.verdict is Verdict.HOLDS
     assert row.ratio is not None and row.ratio.level == pytest.approx(0.875)
-    clock_s = next(clock) + 0.5
-    short = confirming(this, World(), deadline=clock_s, clock=lambda: next(clock))
+    short = confirming(this, World(), **until(1.5))
     assert not short.measure([RECORDS["lucky"]])
     assert short.found.rows[RECORDS["lucky"].id].verdict is None
+
+
+def test_the_first_records_have_their_verdicts_when_time_is_up(this: Setup) -> None:
+    records = [r for name, r in RECORDS.items() if name != "fails"][:10]
+    world = World()
+    done = confirming(this, world, **until(2.2 * FEW * (1 + REPETITIONS)))
+    assert not done.measure(records)
+    assert [done.found.rows[r.id].verdict is not None for r in records] == [True] * 2 * FEW + [False] * 2
+    assert len(world.opened) == 2  # evaluators stay open
 
 
 def test_another_machine_or_another_way_is_not_mixed_in(this: Setup, whole: Confirmation) -> None:
