@@ -26,8 +26,8 @@ class TrainView:
         )
         self._task = self._bar.add_task("", total=steps, loss="")
         self._every_s = LIVE_EVERY_S if console.is_terminal else LINE_EVERY_S
-        self._begun = time.monotonic()
-        self._next = self._begun + self._every_s
+        self._begun = 0.0  # when the first step was done: what comes before it is compiling
+        self._next = time.monotonic() + self._every_s
         self._loss = 0.0
         self.done = 0
 
@@ -44,6 +44,7 @@ class TrainView:
 
     def __call__(self, done: int, loss: float) -> None:
         self.done = done
+        self._begun = self._begun or time.monotonic()
         weight = min(SMOOTH, (done - 1) / done)
         self._loss = weight * self._loss + (1 - weight) * loss
         if time.monotonic() < self._next:
@@ -52,6 +53,6 @@ class TrainView:
         if self._console.is_terminal:
             self._bar.update(self._task, completed=done, loss=f"loss {self._loss:.4f}", refresh=True)
             return
-        left = (time.monotonic() - self._begun) / done * (self._steps - done)
+        left = (time.monotonic() - self._begun) / max(1, done - 1) * (self._steps - done)
         line = f"step {done} of {self._steps} | loss {self._loss:.4f} | {span(left)} left"
         self._console.print(line, highlight=False, soft_wrap=True)
