@@ -205,7 +205,8 @@ def plot(front: Front, path: Path, title: str) -> None:
 
 
 def _plot_confirmed(panel: Any, front: Front, first: str, other: str) -> None:
-    """Confirmed members where they were measured again: the ratio of runtime, and the error on test data."""
+    """Confirmed members where they were measured again: the ratio of runtime, and the base's error with the difference
+    to it on test data, so that it compares with the base as drawn."""
     rows = [(r, front.confirmed[r.id]) for r in front.members if r.id in front.confirmed and r is not front.base]
     spots = [(_again(front, r, row, first), _again(front, r, row, other)) for r, row in rows if row.verdict]
     if not spots:
@@ -219,8 +220,8 @@ def _again(front: Front, record: Record, row: Confirmed, objective: str) -> tupl
     """Where a confirmed record is drawn, and the parts of its error bar below and above."""
     if objective == "runtime_s" and row.ratio is not None:
         return row.ratio.value, row.ratio.value - row.ratio.low, row.ratio.high - row.ratio.value
-    if objective == "error" and row.error is not None and row.difference is not None:
-        return row.error, row.difference.half, row.difference.half
+    if objective == "error" and row.difference is not None:
+        return front.base.value("error") + row.difference.value, row.difference.half, row.difference.half
     return _height(front, record, objective), 0.0, 0.0
 
 
