@@ -21,7 +21,8 @@ def figure(result: Result, objective: str) -> float:
 
 
 def floors(base: Result, objectives: Sequence[str]) -> dict[str, float]:
-    """The smallest difference of each figure that ranks: the base's own spread, 0 where a figure is exact."""
+    """The smallest difference of each figure that ranks: the base's spread, which is how far evaluations of one
+    program lie apart (`fitness.pool.as_base`); 0 where a figure is exact."""
     found: dict[str, float] = {}
     for name in objectives:
         measure = base.objectives[name]
