@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -145,7 +145,7 @@ def head_json(recording: Recording) -> dict[str, Any]:
     """All of a recording but its results, as plain data."""
     return {
         "workload": recording.workload,
-        "space": asdict(recording.space),
+        "space": json.loads(recording.space.text()),
         "edits": [edit.to_json() for edit in recording.edits],
         "labels": list(recording.labels),
         "base": _rounded(_packed(recording.base)),

@@ -234,9 +234,12 @@ class Space:
         return names, before
 
     def save(self, path: Path) -> None:
-        """Write it as JSON, an op or another item a line; fields that are empty are left out."""
+        path.write_text(self.text())
+
+    def text(self) -> str:
+        """It as JSON, an op or another item a line; fields that are empty are left out."""
         parts = {f.name: getattr(self, f.name) for f in fields(self)}
-        path.write_text("{" + ",\n".join(f"{json.dumps(k)}: {_lines(v)}" for k, v in parts.items()) + "}\n")
+        return "{" + ",\n".join(f"{json.dumps(k)}: {_lines(v)}" for k, v in parts.items()) + "}\n"
 
     @staticmethod
     def load(path: Path) -> Space:

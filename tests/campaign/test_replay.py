@@ -143,6 +143,7 @@ def test_a_file_gives_the_recording_back(tmp_path: Path) -> None:
     space.save(tmp_path / "toy.json.gz")
     again = Recording.load(tmp_path / "toy.json.gz")
     assert again == space
+    assert not dangling(again.space, again.edits)
     again.save(tmp_path / "again.json.gz")
     assert (tmp_path / "again.json.gz").read_bytes() == (tmp_path / "toy.json.gz").read_bytes()
 
