@@ -207,11 +207,13 @@ class Lab:
 @dataclass(frozen=True)
 class Scale:
     """How results of one objective are compared: by difference of `value`, which is the logarithm of a figure except
-    for the error. floor: differences up to it are none."""
+    for the error. floor: differences up to it are none. noise: about twice the standard deviation of one measurement,
+    0 where it is not known."""
 
     objective: str
     floor: float
     exact: bool
+    noise: float = 0.0
 
     @property
     def relative(self) -> bool:
@@ -238,13 +240,15 @@ FLOORS: Mapping[str, float] = {"runtime_s": 0.01, "peak_bytes": 0.001, "energy_j
 
 
 def scales(base: Result, objectives: Sequence[str]) -> tuple[Scale, ...]:
-    """How to compare each objective of a run. An error that is a loss has a floor in parts of the base's."""
+    """How to compare each objective of a run. An error that is a loss has a floor in parts of the base's. The spread
+    of the base's runtime is the noise of one evaluation (`fitness.pool.as_base`)."""
     found: list[Scale] = []
     for name in objectives:
         measure = base.objectives[name]
         loss = name == "error" and not measure.method.startswith("accuracy")
         floor = FLOORS[name] * (abs(measure.value) if loss else 1.0)
-        found.append(Scale(name, floor, name == "peak_bytes" or measure.method.startswith("model:")))
+        noise = measure.spread / measure.value if name == "runtime_s" else 0.0
+        found.append(Scale(name, floor, name == "peak_bytes" or measure.method.startswith("model:"), noise))
     return tuple(found)
 
 

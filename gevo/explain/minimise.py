@@ -14,7 +14,7 @@ from fitness.result import Result
 from gevo.explain.lab import Genes, Lab, Scale, difference
 
 PAIRS_UP_TO = 12  # genes; above that pairs would take more evaluations than all the rest
-SURE = 3.0  # standard errors of one timing by which a variant is slower without another look
+SURE = 2.0  # noises of one timing, so 2.8 standard deviations of a difference, that need no second look
 LEAST_ROUNDS = 3  # before a spread over rounds says something
 
 
@@ -34,6 +34,7 @@ class Minimiser:
             self._parts()
             if len(self.kept) <= PAIRS_UP_TO:
                 self._pairs()
+            self._settle()
         self.done = True
         return self.kept
 
@@ -60,6 +61,29 @@ class Minimiser:
         while pair is not None:
             self._parts()
             pair = next((p for p in combinations(self.kept, 2) if self._goes_to(_without(self.kept, p))), None)
+
+    def _settle(self) -> None:
+        """Take away, one by one, genes without which nothing is worse once all rounds are measured: before, there were
+        several looks at few rounds, and one in some dozens of them takes noise for an effect."""
+        rounds = self._lab.plan.rounds
+        while True:
+            self._told(f"{len(self.kept)} edits left, the variant without each")
+            without = [_without(self.kept, (gene,)) for gene in self.kept]
+            self._lab.left = self._lab.missing([*without, self.kept, self._reference], rounds) + 3 * rounds
+            self._lab.need([*without, self.kept, self._reference], rounds)
+            weak = (g for g in without if not self._is_worse(g, self.kept) and not self._is_worse(g, self._reference))
+            fewer = next(weak, None)
+            if fewer is None:
+                return
+            self.kept = self._lab.closed(fewer)
+
+    def _is_worse(self, genes: Genes, than: Genes) -> bool:
+        """By all rounds."""
+        mine, theirs = self._lab.known(genes), self._lab.known(than)
+        if not all(r.ok for r in (*mine, *theirs)):
+            return True
+        found = [(difference(mine, theirs, scale), scale) for scale in self._scales]
+        return any(more is None or more.beyond(scale.floor) > 0 for more, scale in found)
 
     def _goes_to(self, genes: Genes) -> bool:
         """Keep only `genes` if that is no worse; whether it was done."""
@@ -110,14 +134,13 @@ class Minimiser:
 
 
 def _surely_worse(one: Result, two: Result, scale: Scale) -> bool:
-    """Whether a single look says enough: what is exact differs, or a time by far more than its windows spread."""
+    """Whether a single look says enough: what is exact differs, or a time by far more than the noise of two."""
     more = scale.value(one) - scale.value(two)
     if scale.exact:
         return more > scale.floor
     if scale.objective != "runtime_s":
         return False
-    noise = math.hypot(*(r.objectives["runtime_s"].spread / r.objectives["runtime_s"].value for r in (one, two)))
-    return more > scale.floor + SURE * noise
+    return more > scale.floor + SURE * scale.noise
 
 
 def _chunks(genes: Genes, count: int) -> list[Genes]:

@@ -62,7 +62,7 @@ class Landscape:
             Outcome.OK,
             fingerprint=fingerprint,
             objectives={
-                "runtime_s": Measure(ratio * 1e-3, "clock", self.noise * 1e-3),
+                "runtime_s": Measure(ratio * 1e-3, "clock", 2 * self.noise * 1e-3),
                 "peak_bytes": Measure(1e5, "plan"),
                 "error": Measure(error, "accuracy:validation"),
             },
@@ -160,14 +160,14 @@ def test_removing_what_gives_the_same_program_is_free(tmp_path: Path) -> None:
 
 
 def test_noise_alone_is_no_effect_in_nearly_all_of_many_draws(tmp_path: Path) -> None:
-    """Two objectives with 95 % intervals that are looked at up to three times: at most 15 % would be wrong."""
+    """Two objectives with 95 % intervals that are looked at up to three times: about 5 to 10 % are wrong."""
     kept = 0
     for draw in range(100):
         landscape = Landscape({}, noise=0.02, error_noise=0.01, draw=draw)
         (tmp_path / str(draw)).mkdir()
         made, _ = lab(tmp_path / str(draw), landscape, 1)
         kept += bool(Minimiser(made, scales_of(landscape)).run())
-    assert kept <= 20
+    assert kept <= 15
 
 
 def planted_pairs() -> Landscape:
