@@ -78,7 +78,7 @@ class Edit(ABC):
     @property
     @abstractmethod
     def sites(self) -> tuple[str, ...]:
-        """The sites that are not what they were once it was applied."""
+        """The sites that are not what they were once it was applied; for a changed argument, its name."""
 
     @abstractmethod
     def applies(self, space: Space) -> bool:

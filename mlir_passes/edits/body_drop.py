@@ -70,7 +70,7 @@ def inner_words(value: str, name: Name) -> str:
 
 def _choices(space: Space, op: SpaceOp, index: int) -> list[str]:
     found = bodies.inner(op, index)
-    if found is None or op.name != "linalg.generic":
+    if found is None or not bodies.editable(op):
         return []
     bound = bodies.bound(op)
     names = list(dict.fromkeys((*found.operands, *bodies.arguments(op))))

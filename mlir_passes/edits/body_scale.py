@@ -53,7 +53,7 @@ class BodyScale(Edit):
 
 def _values(space: Space, op: SpaceOp) -> list[str]:
     """Floats that ops of a body read, but for what hangs on an accumulator."""
-    if op.name != "linalg.generic":
+    if not bodies.editable(op):
         return []
     read = dict.fromkeys(n for i in op.body if i.name != GONE for n in i.operands if n)
     free = [n for n in read if n not in bodies.bound(op)]

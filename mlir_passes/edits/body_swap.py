@@ -78,7 +78,7 @@ def _turned(inner: Inner) -> Inner:
 
 def _all(space: Space, op: SpaceOp) -> list[BodySwap]:
     """Every swap in a body that changes something and leaves accumulators alone."""
-    if op.name != "linalg.generic":
+    if not bodies.editable(op):
         return []
     bound = bodies.bound(op)
     free = [i for i in bodies.indices(op) if f"b{i}" not in bound]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from small_steps import floats, numbered, run
 
-from mlir_passes.edits import Edit, Use
+from mlir_passes.edits import Edit, Use, edit_class
 from mlir_passes.edits.body_drop import BodyDrop
 from mlir_passes.edits.body_replace import BodyReplace
 from mlir_passes.edits.body_scale import BodyScale
@@ -225,3 +225,30 @@ def test_accumulators_are_left_alone():
     assert not BodyScale(sum_, "a2", 2.0).applies(space) and not BodyScale(sum_, "b1", 2.0).applies(space)
     assert not BodyDrop(sum_, 0, "a2").applies(space) and not BodyDrop(sum_, 1, "b0").applies(space)
     assert not BodySwap(sum_, 0, 1).applies(space) and not BodySwap(most, 0).applies(space)
+
+
+def test_body_that_looks_values_up_is_left_alone():
+    """What keeps an index within bounds may not be edited away."""
+    _, space = numbered("""#id = affine_map<(d0) -> (d0)>
+func.func @step(%table: tensor<5xf32>, %i: tensor<4xi32>) -> tensor<4xf32> {
+  %most = arith.constant 4 : i32
+  %least = arith.constant 0 : i32
+  %e = tensor.empty() : tensor<4xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+      ins(%i : tensor<4xi32>) outs(%e : tensor<4xf32>) {
+  ^bb0(%p: i32, %o: f32):
+    %a = arith.minsi %p, %most : i32
+    %b = arith.maxsi %a, %least : i32
+    %c = arith.index_cast %b : i32 to index
+    %v = tensor.extract %table[%c] : tensor<5xf32>
+    %n = arith.negf %v : f32
+    linalg.yield %n : f32
+  } -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}""")
+    site = space.ops[-1].site
+    assert len(space.by_site[site].body) == 6
+    for edit in (BodyDrop(site, 0, "a0"), BodyReplace(site, 1, "arith.addi"), BodyScale(site, "b3", 2.0)):
+        assert not edit.applies(space)
+    for kind in ("body_drop", "body_swap", "body_replace", "body_scale"):
+        assert edit_class(kind).draw(space, random.Random(0)) is None
