@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from execution import compiled
 
+from mlir_passes.canonical import write_base
+from mlir_passes.space import Space
 from workloads import WorkloadError, prepare, trained
 from workloads.errors import Kind
 from workloads.frontends.base import Traced, frontend, save
@@ -173,6 +175,12 @@ def test_ops_have_the_line_of_the_users_file_and_no_folder(model: Path):
     assert products == {1 + next(i for i, line in enumerate(lines) if "@ p[" in line)}
     updates = 1 + next(i for i, line in enumerate(lines) if "p - 0.5 * g" in line)
     assert updates in {number for _, number in by_op}
+    bases: list[str] = []
+    for text in (prepared.step_text, prepared.lined_text):
+        write_base(text, 2, ["b", "layer.w"], model.parent)
+        bases.append((model.parent / "base.mlir").read_text())
+    assert bases[0] == bases[1]
+    assert f"model.py:{updates}" in {op.where for op in Space.load(model.parent / "space.json").ops}
 
 
 PREDICT = """

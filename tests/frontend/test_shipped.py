@@ -12,7 +12,7 @@ from execution import compiled
 from mlir import ir
 
 from workloads import WorkloadError, prepare
-from workloads.catalog import SHIPPED, resolve
+from workloads.catalog import NAMED, SHIPPED, resolve
 from workloads.data import digits, fashion_mnist, fashion_mnist_32, fashion_mnist_folder
 from workloads.frontends.stablehlo import DIALECTS
 from workloads.frontends.user_code import load_workload
@@ -129,7 +129,7 @@ def test_fashion_mnist_in_the_shape_of_cifar_has_zeros_around_it_and_equal_chann
 
 
 def test_shipped_models_are_found_by_their_module():
-    for target in SHIPPED.values():
+    for target in NAMED.values():
         module, _, name = target.partition(":")
         assert vars(importlib.import_module(module))[name].quality.steps > 0
 
