@@ -19,7 +19,7 @@ from mlir_passes.edits.loops import Linear, Run, part_of
 from mlir_passes.elementwise import rounded, scaled, sliced
 from mlir_passes.errors import EditDoesNotApply
 from mlir_passes.inner import Body, read_body
-from mlir_passes.ir_tools import is_block_argument, operations, producer, set_site, site_of, tensor_type
+from mlir_passes.ir_tools import SITE, is_block_argument, operations, producer, set_site, site_of, tensor_type
 from mlir_passes.resize import resize
 from mlir_passes.sites import rewirable, value_table
 from mlir_passes.storage import check_storage
@@ -220,7 +220,10 @@ class Editor:
         for index, operand in enumerate(op.operands):
             storage = producer(operand)
             if storage is not None and storage.name == "tensor.empty":
-                op.operands[index] = storage.clone(ip=ir.InsertionPoint(op)).results[0]
+                own = storage.clone(ip=ir.InsertionPoint(op)).operation
+                if SITE in own.attributes:
+                    del own.attributes[SITE]
+                op.operands[index] = own.results[0]
 
     def _outer(self, op: Any) -> Any:
         """The op of the block that `op` is, or is within."""

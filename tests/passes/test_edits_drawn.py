@@ -18,8 +18,11 @@ from small_steps import MLP, drawn, memory_cache, numbered
 from mlir_passes.canonical import write_base
 from mlir_passes.edits import KINDS, Edit, edit_class, edit_from_json
 from mlir_passes.errors import PassError
-from mlir_passes.pipeline import apply_genome, compile_module
-from mlir_passes.space import Space, dangling
+from mlir_passes.ir_tools import SITE, body, function, operations, site_of, tensor_type
+from mlir_passes.pipeline import apply_genome, compile_module, parse_base
+from mlir_passes.repair import Editor
+from mlir_passes.sites import rewirable
+from mlir_passes.space import GONE, Space, dangling
 from workloads.prepare import prepare
 
 WORKLOADS = ("digits", "twofc", "lenet")
@@ -173,6 +176,28 @@ def test_random_genomes_compile_or_end_in_a_named_error(
             compile_module(apply_genome(base, genome).module, "step", *sizes, memory_cache())
     except PassError as error:
         assert error.stage in ("edit", "verify", "cleanup", "partition", "compile", "plan")
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_space_after_edits_says_what_the_ir_is(part: int):
+    """The ops there are, in order, which of their operands may be rewired, and the type of each of these."""
+    for base, space, _ in (shipped("lenet"), residual(), (*numbered(MLP, 2), (2, 2))):
+        for seed in range(part, 16, 2):
+            edits = drawn(space, random.Random(seed), 10)
+            module = parse_base(base)
+            block = body(function(module, "step"))
+            editor = Editor(block)
+            for edit in edits:
+                edit.apply(editor)
+            after = space.after(edits)
+            there = [op.site for op in after.ops if op.name != GONE]
+            assert [site_of(op) for op in operations(block)[:-1] if SITE in op.attributes] == there
+            for site in there:
+                op, told = editor.op(site), after.by_site[site]
+                assert rewirable(op) == list(told.slots), site
+                assert [tensor_type(op.operands[s].type) for s in told.slots] == [
+                    after.types[told.operands[s]] for s in told.slots
+                ], site
 
 
 def test_genomes_that_the_space_allows_apply():
