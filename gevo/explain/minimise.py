@@ -15,6 +15,7 @@ from gevo.explain.lab import Genes, Lab, Scale, difference
 
 PAIRS_UP_TO = 12  # genes; above that pairs would take more evaluations than all the rest
 SURE = 2.0  # noises of one timing, so 2.8 standard deviations of a difference, that need no second look
+DRIFT = 3.0  # floors that several edits, each of less than one, may cost together
 LEAST_ROUNDS = 3  # before a spread over rounds says something
 
 
@@ -64,26 +65,27 @@ class Minimiser:
 
     def _settle(self) -> None:
         """Take away, one by one, genes without which nothing is worse once all rounds are measured: before, there were
-        several looks at few rounds, and one in some dozens of them takes noise for an effect."""
-        rounds = self._lab.plan.rounds
+        several looks at few rounds, and one in some dozens of them takes noise for an effect. The whole variant is
+        compared with too, lest many small losses add up; not what was best so far, which was so by luck in part."""
+        rounds, whole = self._lab.plan.rounds, self._lab.closed(self._lab.all)
         while True:
             self._told(f"{len(self.kept)} edits left, the variant without each")
             without = [_without(self.kept, (gene,)) for gene in self.kept]
-            self._lab.left = self._lab.missing([*without, self.kept, self._reference], rounds) + 3 * rounds
-            self._lab.need([*without, self.kept, self._reference], rounds)
-            weak = (g for g in without if not self._is_worse(g, self.kept) and not self._is_worse(g, self._reference))
+            self._lab.left = self._lab.missing([*without, self.kept, whole], rounds) + 3 * rounds
+            self._lab.need([*without, self.kept, whole], rounds)
+            weak = (g for g in without if not self._is_worse(g, self.kept) and not self._is_worse(g, whole, DRIFT))
             fewer = next(weak, None)
             if fewer is None:
                 return
             self.kept = self._lab.closed(fewer)
 
-    def _is_worse(self, genes: Genes, than: Genes) -> bool:
-        """By all rounds."""
+    def _is_worse(self, genes: Genes, than: Genes, floors: float = 1.0) -> bool:
+        """By all rounds, and by more than `floors` times the least difference of interest."""
         mine, theirs = self._lab.known(genes), self._lab.known(than)
         if not all(r.ok for r in (*mine, *theirs)):
             return True
         found = [(difference(mine, theirs, scale), scale) for scale in self._scales]
-        return any(more is None or more.beyond(scale.floor) > 0 for more, scale in found)
+        return any(more is None or more.beyond(floors * scale.floor) > 0 for more, scale in found)
 
     def _goes_to(self, genes: Genes) -> bool:
         """Keep only `genes` if that is no worse; whether it was done."""
