@@ -80,3 +80,8 @@ def menu(space: Space, edits: Sequence[Edit]) -> Menu:
     """`space` with these edits for all that can be drawn."""
     plain = {f.name: getattr(space, f.name) for f in fields(Space)}
     return Menu(**plain, entries=tuple(Listed(e) for e in edits))
+
+
+def entry(space: Space, edit: Edit) -> Edit:
+    """The entry of a menu that is this edit; the edit itself in another space, or if the menu does not have it."""
+    return Listed(edit) if isinstance(space, Menu) and Listed(edit) in space.entries else edit

@@ -17,6 +17,7 @@ from gevo.evidence import Evidence
 from gevo.fitting import Fitting
 from gevo.genome import IDENTITY, Genome, edit_text
 from gevo.limits import violation
+from gevo.menu import entry
 from gevo.objectives import point
 from gevo.variation import KIND_WEIGHTS, MOVES, crossover, draw_edit, moved, pick, pruned, stacked
 from mlir_passes.edits import edit_from_json
@@ -306,7 +307,7 @@ class Search:
                 return sum(w * p / s for w, p, s in zip(weights, member.point, scale, strict=True))
 
             start = min(self._archive.members, key=cost)
-        edits = [edit_from_json(json.loads(text)) for text in chosen]
+        edits = [entry(self._fit.space, edit_from_json(json.loads(text))) for text in chosen]
         genome = stacked(start.genome, edits, self._fit, self._config.max_edits)
         return Proposal(genome, (start.genome.key,), "stack")
 
