@@ -340,6 +340,14 @@ def test_every_method_keeps_to_the_budget_and_to_the_space(bench: Any) -> None:
         assert bench.run(problem, name, 40, seed=3) == bench.run(problem, name, 40, seed=3)
 
 
+def test_on_the_recorded_twofc_gevo_finds_more_than_random_search_and_no_more_than_there_is(bench: Any) -> None:
+    with bench.opened(str(BENCHMARKS / "data" / "twofc.json.gz"), NAMES, 1) as (problem, true):
+        found = bench.compared(problem, ["gevo", "random search"], evaluations=100, seeds=5)
+    ends = {name: sorted(outcome.final) for name, outcome in found.items()}
+    assert ends["gevo"][2] > ends["random search"][2]
+    assert 0.9 * true < ends["gevo"][2] <= ends["gevo"][4] <= true * (1 + 1e-9)
+
+
 def test_what_was_asked_before_costs_nothing_and_the_base_is_free(bench: Any) -> None:
     space = recording(5)
     book = bench.Book(bench.replayed(space, NAMES), 3)
