@@ -12,6 +12,7 @@ from mlir_passes.structure import Line, Structure
 from workloads.workload import Signature
 
 MOVES = ("repetition", "transposition", "copy", "reversal", "expand shape", "collapse shape", "extract slice", "pad")
+CONTRACTIONS = ("product", "convolution", "depthwise convolution")
 _RESHAPES = ("expand shape", "collapse shape")
 _SINGLE = (
     "addition", "subtraction", "multiplication", "division", "square root", "reciprocal root", "negation", "formula",
@@ -65,6 +66,11 @@ class Names:
         """The kind of the op at a site or that makes a value, "" for what is not known."""
         line = self._lines.get(what.partition("#")[0].partition("'")[0])
         return line.kind if line is not None else ""
+
+    def contractions(self, value: str, instead: str) -> list[str]:
+        """What `value` is computed by that `instead` is not: products and convolutions in order, without sites."""
+        gone = self._upstream([source(value)]) - self._upstream([source(instead)])
+        return [self._said[at.site] for at in self._base.lines if at.site in gone and at.kind in CONTRACTIONS]
 
     def line(self, what: str) -> Line | None:
         return self._lines.get(what.partition("#")[0])

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gevo.explain.names import GRADIENT, NEW, PARAMETER, UPDATE, Names
+from gevo.explain.names import CONTRACTIONS, GRADIENT, NEW, PARAMETER, UPDATE, Names
 from mlir_passes.edits import Edit
 from mlir_passes.space import Space
 
 _RESIZED = re.compile(r" \((?:cropped|reshaped)[^()]*where shapes differ\)")
-CONTRACTIONS = ("product", "convolution", "depthwise convolution")
+MOST_LISTED = 4
 SCALES, LEFT_OUT = ("scale", "body_scale"), ("delete", "skip")
 GIVEN = ("delete", "replace", "rewire", "skip", "swap")
 REDUCTIONS = ("sum", "maximum over a loop", "minimum over a loop", "reduction", "pooling")
@@ -23,7 +23,8 @@ class Reading:
     """What edits of some kinds mean where their target has one of these roles, or is made by one of these kinds of op
     (any where none is given). normalised: only where the parameter's update divides by the size of its gradient.
 
-    strided: only where the edit's `stride` is above 1. text: with {name} of the parameter or the op, the edit's own
+    strided: only where the edit's `stride` is above 1. between: only where contractions lie between what is skipped to
+    and what is given instead. text: with {name} of the parameter or the op, the edit's own
     fields, and {larger}, {more}, {grows} by whether its factor is above 1.
     """
 
@@ -33,6 +34,7 @@ class Reading:
     ops: tuple[str, ...] = ()
     normalised: bool | None = None
     strided: bool = False
+    between: bool = False
 
 
 # The first that fits is said. It looks at an edit's target, its `value` or `site`, and at its `factor`.
@@ -46,7 +48,7 @@ READINGS: tuple[Reading, ...] = (
     Reading(GIVEN, "{name} gets something else than its update", (NEW,)),
     Reading(LEFT_OUT, "no nonlinearity there", (), ("relu",)),
     Reading(LEFT_OUT, "a residual is left out", (), ("residual addition",)),
-    Reading(("skip",), "what is skipped is left out for all that follows: a layer, if a contraction is among it"),
+    Reading(("skip",), "left out for all that follows: {between}", between=True),
     Reading(LEFT_OUT, "a layer is left out", (), CONTRACTIONS),
     Reading(LEFT_OUT, "no bias or shift there", (), ("addition",)),
     Reading(("shrink",), "a gradient from a part of its terms", (GRADIENT,)),
@@ -83,6 +85,7 @@ def reading(edit: Edit, names: Names) -> str:
     target = target_of(data)
     role, parameter = names.role(target)
     kind = names.kind(target)
+    between = names.contractions(target, data["instead"]["value"]) if edit.kind == "skip" else []
     for one in READINGS:
         if edit.kind not in one.edits or (one.roles and role not in one.roles) or (one.ops and kind not in one.ops):
             continue
@@ -90,8 +93,16 @@ def reading(edit: Edit, names: Names) -> str:
             continue
         if one.strided and data.get("stride", 1) < 2:
             continue
+        if one.between and not between:
+            continue
         return one.text.format(
-            **{**data, "name": parameter or names.name(target), "nth": _nth(data.get("stride", 1)), **_by_factor(data)}
+            **{
+                **data,
+                "name": parameter or names.name(target),
+                "between": _listed(between),
+                "nth": _nth(data.get("stride", 1)),
+                **_by_factor(data),
+            }
         )
     return ""
 
@@ -101,6 +112,12 @@ def target_of(data: Mapping[str, Any]) -> str:
     if str(data["kind"]).startswith("body_"):
         return str(data["site"])
     return str(data.get("value") or data.get("site") or data.get("one") or "")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_LISTED]) + (
+        f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    )
 
 
 def _nth(number: int) -> str:

@@ -152,6 +152,10 @@ def test_parameters_updates_and_gradients_are_known_by_name() -> None:
         (Delete("op27", (Use("op26#0"),)), "w1 learns from something else than its gradient"),
         (Shrink("op17", 2, 0, 2, 2, False), "less work: every 2nd channel or tap is used"),
         (Shrink("op26", 2, 0, 3, 1, True), "a gradient from a part of its terms"),
+        (
+            Skip("op17#0", Use("arg2")),
+            "left out for all that follows: the product with the batch's x and w1, the product with w2",
+        ),
         (Skip("op28#0", Use("arg0")), "w1 gets something else than its update"),
     ],
 )
