@@ -20,6 +20,7 @@ from gevo.explain.estimate import T95, Estimate, estimate
 from gevo.explain.explain import Measuring
 from gevo.explain.lab import Lab, Plan, scales
 from gevo.explain.minimise import Minimiser
+from gevo.explain.view import line
 from gevo.genome import Genome
 from mlir_passes.edits import Edit
 from mlir_passes.edits.base import Use
@@ -288,3 +289,9 @@ def test_an_edit_that_needs_another_leaves_with_it(tmp_path: Path) -> None:
     plan = Plan((Context("", "", "", OBJECTIVES),), 3)
     made = Lab(genome, space, plan, lambda context: None, tmp_path / "kept.json")  # type: ignore[arg-type,return-value]
     assert made.closed((1,)) == () and made.closed((0, 1)) == (0, 1)
+
+
+def test_progress_says_what_is_left_and_how_long_that_takes() -> None:
+    text = line("pairs of 3 edits", 5, 15, 10.0)
+    assert text.startswith("######..................") and "5 evaluated, about 15 left, about 30 s" in text
+    assert "time unknown" in line("start", 0, 10, 0.0) and text.endswith("pairs of 3 edits")
