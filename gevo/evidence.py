@@ -108,9 +108,9 @@ class Evidence:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self.effects = {e: Effect(seen, failed, tuple(c), last) for e, seen, failed, c, last in state["effects"]}
-        self._neutral = {e: count for e, count in state["neutral"]}
-        self._links = {(one, two): weight for one, two, weight in state["links"]}
+        self.effects = {e: Effect(n, failed, tuple(c), last) for e, n, failed, c, last in state.get("effects", ())}
+        self._neutral = {e: count for e, count in state.get("neutral", ())}
+        self._links = {(one, two): weight for one, two, weight in state.get("links", ())}
         self._partners = {}
         for pair in self._links:
             self._partner(pair)

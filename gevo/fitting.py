@@ -3,7 +3,7 @@
 A space of a large step has thousands of ops, and a genome tens of edits: to build every space on the way would take
 longer than all else that a search does. But for far ones (`Edit.far`), an edit depends only on earlier edits of what it
 names; all others leave what it asks of the space as it is. So it is checked on the base space with those alone, and
-answers are kept.
+answers are kept. A far one that does not apply after all ends its variant as `rejected`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from mlir_passes.space import Space
 
 KEPT = 20_000  # answers; a search forgets all of them when it has more
 SPACES = 256  # of edited spaces, 0.3 MB each for resnet18
+FEW = 4  # edits up to which a far one is checked after all of them; past it, a few children will be rejected
 _NAME = re.compile(r'"([a-z]+\d+(?:\'\d+)?)[#"]')
 
 
@@ -88,14 +89,14 @@ class Fitting:
 
     def needed(self, edit: Edit, before: Sequence[Edit]) -> list[Edit]:
         """Those of `before` that decide whether `edit` applies, in order."""
-        if edit.far:
+        if edit.far and len(before) <= FEW:
             return list(before)
         wanted = set(self.names(edit))
         found: list[Edit] = []
         for other in reversed(before):
             if self.touched(other) & wanted:
                 found.append(other)
-                wanted |= self.names(other)
+                wanted |= {name for name in self.names(other) if "'" in name}  # what makes the copies that it uses
         return found[::-1]
 
     def space_after(self, edits: Sequence[Edit]) -> Space:

@@ -132,7 +132,7 @@ class Search:
     @staticmethod
     def needed(state: Mapping[str, Any]) -> set[str]:
         """Keys of the genomes that `restore` wants with their results."""
-        return {*state["population"], *state["archive"], IDENTITY.key}
+        return {*state["population"], *state.get("archive", ()), IDENTITY.key}
 
     def restore(
         self, state: Mapping[str, Any], asked: Iterable[str], members: Mapping[str, tuple[Genome, Result]]
@@ -146,13 +146,13 @@ class Search:
             )
         known = {key: self._member(*members[key]) for key in self.needed(state) if members[key][1].ok}
         self.population = [known[key] for key in state["population"]]
-        self._archive = Archive(known[key] for key in state["archive"])
+        self._archive = Archive(known[key] for key in state.get("archive", ()))  # runs of older versions have none
         self._base = known.get(IDENTITY.key)
         self.generation = state["generation"]
         for name, credit in self._credit.items():
-            credit.restore(state["credit"].get(name, {}))
-        self._evidence.restore(state["evidence"])
-        self._best, self._grown = state["growth"]
+            credit.restore(state.get("credit", {}).get(name, {}))
+        self._evidence.restore(state.get("evidence", {}))
+        self._best, self._grown = state.get("growth", (0.0, self.generation))
         version, internal, gauss = state["rng"]
         self._rng.setstate((version, tuple(internal), gauss))
 

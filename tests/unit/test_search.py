@@ -1,14 +1,18 @@
 import json
 import random
+from collections import Counter
+from dataclasses import replace
 
 import pytest
+from landscapes import NAMES, Landscape, share
 from synthetic import fake_result, make_space
 
 from fitness.job import OBJECTIVES
-from fitness.result import Outcome
+from fitness.result import Outcome, Result
 from gevo.config import SearchConfig
 from gevo.genome import IDENTITY, Genome
 from gevo.search import Search
+from gevo.variation import draw_edit, random_genome
 from mlir_passes.space import Space
 
 CONFIG = SearchConfig(population=12)
@@ -72,6 +76,57 @@ def test_restored_search_goes_on_as_the_first_would_have() -> None:
     again.restore(state, [g.key for g in asked], {g.key: (g, fake_result(g)) for g in asked})
     assert advance(again, 4) == advance(search, 4)
     assert again.state() == search.state()
+
+
+def test_operators_say_how_each_genome_was_made() -> None:
+    search = new_search()
+    seen: set[str] = set()
+    for _ in range(10):
+        proposals = search.ask()
+        search.tell([(p.genome, fake_result(p.genome)) for p in proposals])
+        for proposal in proposals:
+            assert proposal.operator
+            seen |= {part.partition(":")[0] for part in proposal.operator.split("+")}
+    assert seen >= {"base", "seed", "crossover", "stack", "add", "remove", "perturb"}
+
+
+def test_first_single_edits_are_spread_over_the_kinds() -> None:
+    kinds = {e.kind for e in (draw_edit(make_space(), random.Random(i)) for i in range(200)) if e}
+    seeds = new_search(config=SearchConfig(population=2 * len(kinds) + 1)).ask()[1:]
+    assert max(Counter(p.genome.edits[0].kind for p in seeds).values()) <= 3
+
+
+def evolved(landscape: Landscape, seed: int, generations: int, config: SearchConfig) -> list[Result]:
+    search, told = Search(make_space(), config, NAMES, {}, seed), list[Result]()
+    for _ in range(generations):
+        genomes = [p.genome for p in search.ask()]
+        results = [landscape(g) for g in genomes]
+        search.tell(list(zip(genomes, results, strict=True)))
+        told += results
+    return told
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_search_beats_random_genomes_at_equal_evaluations(pairs: bool) -> None:
+    landscape = Landscape(pairs)
+    found, guessed = list[float](), list[float]()
+    for seed in range(3):
+        results = evolved(landscape, seed, 12, SearchConfig(population=16))
+        rng = random.Random(seed)
+        guesses = [IDENTITY, *(random_genome(make_space(), rng, 6) for _ in range(len(results) - 1))]
+        found.append(share(results))
+        guessed.append(share([landscape(g) for g in guesses]))
+    assert min(found) > max(guessed)
+
+
+def test_a_stalled_search_begins_afresh_from_its_archive() -> None:
+    search = new_search(config=SearchConfig(population=12, stall=3))
+    worse = fake_result(IDENTITY)
+    for generation in range(8):
+        proposals = search.ask()
+        seeds = [p for p in proposals if p.operator.startswith("seed:")]
+        assert len(seeds) == (11 if generation == 0 else 6 if generation in (4, 7) else 0)
+        search.tell([(p.genome, replace(worse, fingerprint=p.genome.key)) for p in proposals])
 
 
 def test_restore_refuses_records_that_are_not_all_there() -> None:
