@@ -42,8 +42,8 @@ MODEL = """
         y = np.arange(len(x)) % 2
         return {name: (x, y) for name in ("train", "validation", "test")}
 
-    rows = {"batch_size": 4, "eval_batch": 6}
-    workload = Workload(init=init, step=step, data=data, predict=predict, quality=Quality(seeds=(0, 7)), **rows)
+    workload = Workload(init=init, step=step, data=data, predict=predict,
+                        batch_size=4, eval_batch=6, quality=Quality(seeds=(0, 7)))
 """
 
 
