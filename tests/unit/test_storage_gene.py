@@ -122,7 +122,7 @@ def test_the_base_in_each_storage_is_among_the_first():
 
 def test_the_option_reaches_the_configuration(monkeypatch: pytest.MonkeyPatch):
     seen: list[CampaignConfig] = []
-    monkeypatch.setattr(commands, "search", lambda config, folder, console: seen.append(config) or 0)
+    monkeypatch.setattr(commands, "search", lambda config, folder, console, confirm: seen.append(config) or 0)
     assert cli._exit_code(["search", "digits", "--storage", "f16,f32,f16"]) == 0
     assert cli._exit_code(["search", "digits"]) == 0
     assert [c.storage for c in seen] == [("f16", "f32"), ()]
