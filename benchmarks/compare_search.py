@@ -49,7 +49,16 @@ SPACES = Path(__file__).parent / "data"
 GEVO = "gevo"
 TABLE = 300  # edits that a variable of a workload's problem chooses from
 NEEDED = {"Optuna NSGA-II": "optuna", "pymoo NSGA-II": "pymoo"}
-COLOURS = ("#1b7837", "#7fbf7b", "#999999", "#d6604d", "#2166ac", "#762a83", "#e08214")
+COLOURS = {
+    "gevo": "#1b7837",
+    "gevo (all edits)": "#7fbf7b",
+    "random search": "#bdbdbd",
+    "(1+lambda)": "#636363",
+    "DEAP NSGA-II": "#d6604d",
+    "DEAP from singles": "#f4a582",
+    "Optuna NSGA-II": "#2166ac",
+    "pymoo NSGA-II": "#762a83",
+}
 
 
 @dataclass(frozen=True)
@@ -161,7 +170,7 @@ def report(problem: Problem, found: dict[str, Outcome], ceiling: float | None) -
     print(f"{problem.name}: {seeds} seeds, {evaluations} evaluations, {', '.join(problem.objectives)}; {machine()}")
     start = hypervolume([problem.scaled(problem.point(problem.evaluator.base) or ())])
     print(f"hypervolume of the base {start:.4f}" + (f", of the true front {ceiling:.4f}" if ceiling else ""))
-    widths = (16, 8, 8, 8, 8, 8, 8, 6, 7)
+    widths = (17, 8, 8, 8, 8, 8, 8, 6, 7)
     print(line(("method", "median", "q1", "q3", "of true", "anytime", "p", "A12", "valid"), widths))
     rows: list[dict[str, Any]] = []
     for name, outcome in found.items():
@@ -195,11 +204,11 @@ def report(problem: Problem, found: dict[str, Outcome], ceiling: float | None) -
 
 def draw(axes: Any, problem: Problem, found: dict[str, Outcome], ceiling: float | None) -> None:
     """Anytime curves: the median over seeds, and a band between the quartiles."""
-    for (name, outcome), colour in zip(found.items(), COLOURS, strict=False):
+    for name, outcome in found.items():
         at = np.arange(1, outcome.curves.shape[1] + 1)
         low, middle, high = np.percentile(outcome.curves, (25, 50, 75), axis=0)
-        axes.plot(at, middle, label=name, color=colour)
-        axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(at, middle, label=name, color=COLOURS[name])
+        axes.fill_between(at, low, high, color=COLOURS[name], alpha=0.15, linewidth=0)
     if ceiling:
         axes.axhline(ceiling, color="black", linewidth=0.8, linestyle=":", label="true front")
     axes.set(xlabel="evaluations", ylabel="hypervolume", title=f"{problem.name}: {', '.join(problem.objectives)}")

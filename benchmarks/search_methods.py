@@ -56,7 +56,17 @@ def one_plus_lambda(problem: Problem, book: Book, seed: int) -> None:
 
 
 def deap_nsga2(problem: Problem, book: Book, seed: int) -> None:
-    """NSGA-II as in DEAP's own example, with uniform crossover and uniform mutation; the penalty for invalid rows."""
+    """NSGA-II as in DEAP's own example, from uniform rows, with uniform crossover and mutation; the penalty for
+    invalid rows."""
+    _deap(problem, book, seed, lambda rng: [rng.randrange(2 * problem.options) for _ in range(problem.variables)])
+
+
+def deap_sparse(problem: Problem, book: Book, seed: int) -> None:
+    """The same from rows of a single edit: how much of gevo's lead is its first generation, which is such."""
+    _deap(problem, book, seed, lambda rng: _random_row(problem, rng, 1))
+
+
+def _deap(problem: Problem, book: Book, seed: int, start: Callable[[random.Random], Genes]) -> None:
     random.seed(seed)  # DEAP draws from the global generator
     kind = type("Minimised", (base.Fitness,), {"weights": (-1.0,) * len(problem.objectives)})
     high = 2 * problem.options - 1
@@ -66,7 +76,8 @@ def deap_nsga2(problem: Problem, book: Book, seed: int) -> None:
             row.fitness = kind(_penalised(problem, found))
         return rows
 
-    rows = [_Row(random.randint(0, high) for _ in range(problem.variables)) for _ in range(POPULATION)]
+    rng = random.Random(seed)
+    rows = [_Row(start(rng)) for _ in range(POPULATION)]
     rows = tools.selNSGA2(evaluated(rows), POPULATION)
     while True:
         children = [_Row(row) for row in tools.selTournamentDCD(rows, POPULATION)]
@@ -137,6 +148,7 @@ METHODS: dict[str, Method] = {
     "random search": random_search,
     "(1+lambda)": one_plus_lambda,
     "DEAP NSGA-II": deap_nsga2,
+    "DEAP from singles": deap_sparse,
     "Optuna NSGA-II": optuna_nsga2,
     "pymoo NSGA-II": pymoo_nsga2,
 }
@@ -156,9 +168,9 @@ def _search(problem: Problem, space: Space, max_edits: int, book: Book, seed: in
         search.tell(list(zip(genomes, book.results(genomes), strict=True)))
 
 
-def _random_row(problem: Problem, rng: random.Random) -> Genes:
+def _random_row(problem: Problem, rng: random.Random, most: int = SLOTS) -> Genes:
     row = [problem.options] * problem.variables
-    for at in rng.sample(range(problem.variables), rng.randint(1, min(SLOTS, problem.variables))):
+    for at in rng.sample(range(problem.variables), rng.randint(1, min(most, problem.variables))):
         row[at] = rng.randrange(problem.options)
     return row
 
