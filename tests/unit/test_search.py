@@ -119,6 +119,20 @@ def test_search_beats_random_genomes_at_equal_evaluations(pairs: bool) -> None:
     assert min(found) > max(guessed)
 
 
+def test_stacked_single_edits_are_soon_better_than_the_best_of_them() -> None:
+    landscape, better = Landscape(), 0
+    for seed in range(4):
+        search, best, stacks = Search(make_space(), SearchConfig(), NAMES, {}, seed), list[float](), list[float]()
+        for generation in range(2):
+            proposals = search.ask()
+            results = [(p, landscape(p.genome)) for p in proposals]
+            search.tell([(p.genome, r) for p, r in results])
+            times = [(p.operator.startswith("stack"), r.runtime_ratio) for p, r in results if r.ok]
+            (stacks if generation else best).extend(t for stacked, t in times if stacked or not generation)
+        better += bool(stacks) and min(stacks) < min(best)
+    assert better >= 3
+
+
 def test_a_stalled_search_begins_afresh_from_its_archive() -> None:
     search = new_search(config=SearchConfig(population=12, stall=3))
     worse = fake_result(IDENTITY)
