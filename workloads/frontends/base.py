@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import itertools
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from workloads.workload import SPLITS, Arrays, ArraySpec, PreparedWorkload, Sign
 # name of a frontend of Python workloads -> "module:function", a function (name, Workload, path) -> Traced
 FRONTENDS = {"jax": "workloads.frontends.jax:trace"}
 DTYPES = ("float32", "int32", "bool")
-ALWAYS_SEEDS = (0, 1, 2, 3, 4, 5)  # 0 for the search, five others for the final check
+FRESH_SEEDS = 5  # those of the final check, beside the ones that a search uses
 
 Trace: TypeAlias = Callable[[str, Workload, Path], "Traced"]
 
@@ -125,7 +126,9 @@ def batch_names(count: int) -> tuple[str, ...]:
 
 
 def seeds(quality_seeds: tuple[int, ...]) -> list[int]:
-    return sorted({*ALWAYS_SEEDS, *quality_seeds})
+    """Those of a search, and the first others."""
+    others = (seed for seed in itertools.count() if seed not in quality_seeds)
+    return sorted({*quality_seeds, *itertools.islice(others, FRESH_SEEDS)})
 
 
 def _store(array: np.ndarray[Any, Any], arrays: Path) -> Path:
