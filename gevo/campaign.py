@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -63,7 +64,7 @@ class Campaign:
         self.watch = watch
         self.config = CampaignConfig.from_json(run.manifest["config"])
         search = self.config.search
-        space = Space.load(run.folder / "space.json")
+        space = replace(Space.load(run.folder / "space.json"), storage=self.config.storage)
         self._search = Search(
             space,
             search,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 LEVEL = 0.95
 # Student's t, 97.5 % quantile, for 1, 2, ... degrees of freedom (any table); the last stands for all larger ones.
-T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
 _Z_975 = 1.960
 
 

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any
 
 from fitness.result import Result
-from gevo.explain.estimate import T99, Estimate, estimate
+from gevo.explain.estimate import T_995, Estimate, estimate
 from gevo.explain.lab import Genes, Lab, Scale, difference, failed
 
 MOST = 12  # genes whose pairs are all measured; of more, the pairs of this many that matter most
@@ -160,7 +160,7 @@ def _surplus(
     if not rows or not all(r.ok for row in rows for r in row):
         return None
     values = [scale.value(b) - scale.value(x) - scale.value(y) + scale.value(z) for b, x, y, z in rows]
-    return Estimate(values[0], values[0], values[0]) if scale.exact else estimate(values, T99)
+    return Estimate(values[0], values[0], values[0]) if scale.exact else estimate(values, T_995)
 
 
 def _name(

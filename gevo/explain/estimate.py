@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-# Quantiles of Student's t, two-sided, by degrees of freedom (any statistics textbook's table).
-T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
-T99 = (63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947)
+from gevo.intervals import T_975
+
+# Student's t, 99.5 % quantile, by degrees of freedom (any statistics textbook's table).
+T_995 = (63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947)
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Estimate:
         return asdict(self)
 
 
-def estimate(values: Sequence[float], quantiles: Sequence[float] = T95) -> Estimate | None:
+def estimate(values: Sequence[float], quantiles: Sequence[float] = T_975) -> Estimate | None:
     """The mean of independent measurements with Student's interval, 95 % unless other `quantiles` are given; None for
     fewer than two, of which nothing is known about their noise."""
     if len(values) < 2:

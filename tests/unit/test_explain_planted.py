@@ -16,12 +16,13 @@ from fitness.job import Context
 from fitness.result import Measure, Outcome, Result
 from gevo.campaign import TimeUp
 from gevo.explain.effects import ADDITIVE, ANTAGONISM, SYNERGY, TOGETHER, effects, pairs, single_subsets, sums
-from gevo.explain.estimate import T95, Estimate, estimate
+from gevo.explain.estimate import Estimate, estimate
 from gevo.explain.explain import Measuring
 from gevo.explain.lab import Lab, Plan, scales
 from gevo.explain.minimise import Minimiser
 from gevo.explain.view import line
 from gevo.genome import Genome
+from gevo.intervals import T_975
 from mlir_passes.edits import Edit
 from mlir_passes.edits.base import Use
 from mlir_passes.edits.delete import Delete
@@ -273,7 +274,7 @@ def test_intervals_are_students(tmp_path: Path) -> None:
     """Against the textbook: 2.1, 1.9, 2.0 have mean 2 and standard error 0.1/sqrt(3)."""
     found = estimate([2.1, 1.9, 2.0])
     assert found is not None and found.high - found.mean == pytest.approx(4.303 * 0.1 / math.sqrt(3))
-    assert estimate([1.0]) is None and T95[3] == 2.776
+    assert estimate([1.0]) is None and T_975[3] == 2.776
     assert Estimate(-0.2, -0.3, -0.1).beyond(0.01) == -1 and Estimate(-0.2, -0.5, 0.1).beyond(0.01) == 0
     assert Estimate(0.005, 0.004, 0.006).beyond(0.01) == 0
 

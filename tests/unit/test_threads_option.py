@@ -34,7 +34,7 @@ def test_manifests_from_before_threads_mean_one():
 
 def test_the_option_reaches_the_configuration(monkeypatch: pytest.MonkeyPatch):
     seen: list[CampaignConfig] = []
-    monkeypatch.setattr(commands, "search", lambda config, folder, console: seen.append(config) or 0)
+    monkeypatch.setattr(commands, "search", lambda config, *_: seen.append(config) or 0)
     monkeypatch.setattr("gevo.machine.cores", lambda: 9)
     assert cli._exit_code(["search", "digits", "--threads", "4"]) == 0
     assert cli._exit_code(["search", "digits"]) == 0
