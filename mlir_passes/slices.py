@@ -67,12 +67,15 @@ def _push(waiting: list[Any]) -> bool:
         value, new = smaller
         for use in list(maker.results[0].uses):
             reader = use.owner.operation
+            if Slice.of(reader) != taken:  # a start, which costs nothing to make twice
+                continue
             reader.results[0].replace_all_uses_with(value)
             for kept in (waiting, made):
                 if reader in kept:
                     kept.remove(reader)
             reader.erase()
-        maker.erase()
+        if not any(True for _ in maker.results[0].uses):
+            maker.erase()
         waiting += new
         changed = True
     for op in made:
@@ -112,10 +115,10 @@ def _made_smaller(op: Any, taken: Slice) -> tuple[Any, list[Any]] | None:
     """What `op` makes, made as the slice only, and the slices of operands that this takes; None where it cannot be."""
     if op is None or len(op.results) != 1:
         return None
-    if any(Slice.of(use.owner.operation) != taken for use in op.results[0].uses):
-        return None
     if op.name in _STARTS:
         return _start(op, taken)
+    if any(Slice.of(use.owner.operation) != taken for use in op.results[0].uses):
+        return None
     if op.name == "linalg.generic":
         return _generic(op, taken)
     if op.name in ("tensor.pad", "tensor.insert_slice"):

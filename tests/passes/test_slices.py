@@ -38,8 +38,9 @@ def block(taken: tuple[int, int, int] | None) -> tuple[Step, Tensor]:
     x = step.argument(floats(ROWS, SIDE, SIDE, CHANNELS, seed=1))
     w, k = step.argument(floats(CHANNELS, HIDDEN, seed=2)), step.argument(floats(3, 3, HIDDEN, seed=3))
     project = step.argument(floats(HIDDEN, CHANNELS, seed=4))
-    wide = step.map(lambda e: e.maximum(0.0).minimum(6.0), pointwise(step, x, w))
-    wide = step.map(lambda e: e.maximum(0.0).minimum(6.0), depthwise(step, wide, k))
+    sixes = step.filled((ROWS, SIDE, SIDE, HIDDEN), 6.0)  # one tensor that two clippings read, as JAX has it
+    wide = step.map(lambda e, most: e.maximum(0.0).minimum(most), pointwise(step, x, w), sixes)
+    wide = step.map(lambda e, most: e.maximum(0.0).minimum(most), depthwise(step, wide, k), sixes)
     if taken is not None:
         offset, count, stride = taken
         wide = step.slice(wide, (0, 0, 0, offset), (*wide.shape[:3], count), (1, 1, 1, stride))
