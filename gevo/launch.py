@@ -18,7 +18,7 @@ from gevo.config import CampaignConfig
 from gevo.errors import BaseFails, CampaignError, NotFound, RunDamaged, RunExists, Unwritable
 from gevo.files import write_text
 from gevo.ir_child import in_child
-from gevo.limits import limits
+from gevo.limits import limits, slowest
 from gevo.machine import machine, versions
 from gevo.objectives import bounds, floors, not_finite
 from gevo.record import Record, base_record
@@ -60,6 +60,7 @@ def context_for(config: CampaignConfig, prepared: PreparedWorkload, folder: Path
         cache=str(cache_folder() / "objects"),
         objectives=config.measured,
         target=config.target,
+        slow_ratio=slowest(config),
         memory_budget=config.memory_budget,
         threads=config.threads,
         tuning=str(tuning.absolute()) if tuning.is_file() else "",

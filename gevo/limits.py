@@ -14,6 +14,8 @@ from gevo.config import CampaignConfig
 from gevo.objectives import figure
 from gevo.units import size
 
+SLOWEST = 20.0
+HOPELESS = 3.0  # deadlines that the first steps may take
 LEAST = 1e-3  # of the scale of a violation, where a limit is 0
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -24,6 +26,13 @@ def parse_deadline(text: str) -> tuple[float, str]:
     if match is None or not float(match[1]):
         raise ValueError(f"expected a ratio to the base such as 1.1x, or a time such as 3ms, got {text!r}")
     return float(match[1]), match[2]
+
+
+def slowest(config: CampaignConfig) -> float:
+    """How many times slower than the base the first steps of a variant may be: a few steps are noisy, so several times
+    the deadline; 20 without one."""
+    number, unit = parse_deadline(config.deadline) if config.deadline else (0.0, "")
+    return min(SLOWEST, HOPELESS * number) if unit == "x" else SLOWEST
 
 
 def limits(base: Result, config: CampaignConfig) -> dict[str, float]:

@@ -10,7 +10,7 @@ from fitness.result import Measure, Outcome, Result
 from gevo.config import CampaignConfig, SearchConfig
 from gevo.front import front
 from gevo.genome import IDENTITY, Genome
-from gevo.limits import limits, limits_text, over_text, parse_deadline, violation
+from gevo.limits import limits, limits_text, over_text, parse_deadline, slowest, violation
 from gevo.record import Record, base_record, record_id
 from gevo.search import Search
 from gevo.variation import draw_edit
@@ -34,6 +34,11 @@ def test_deadlines_are_ratios_or_times(text: str, parsed: tuple[float, str]) -> 
 def test_other_deadlines_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected a ratio to the base such as"):
         parse_deadline(text)
+
+
+@pytest.mark.parametrize(("deadline", "times"), [("", 20.0), ("1.1x", 3.3), ("0.5x", 1.5), ("9x", 20.0), ("3ms", 20.0)])
+def test_what_is_far_over_the_deadline_in_its_first_steps_is_not_measured(deadline: str, times: float) -> None:
+    assert slowest(CampaignConfig("toy", deadline=deadline)) == pytest.approx(times)
 
 
 def test_limits_refer_to_the_base() -> None:
