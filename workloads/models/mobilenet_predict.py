@@ -1,8 +1,8 @@
 """`mobilenet_predict`: the prediction of a trained MobileNetV2 (Sandler et al. 2018), and the training it comes from.
 
 On Fashion-MNIST with zeros around it to 32x32: CIFAR-10, which the papers use, is not to be had offline. Narrower and
-shorter than theirs, with as large a share of residual blocks (7 of 11 here, 10 of 17 there) and their expansion. What is tuned has its batch
-norms folded into the filters before them, as one does for use.
+shorter than theirs, with their expansion and as large a share of residual blocks: 7 of 11 here, 10 of 17 there. What is
+tuned has its batch norms folded into the filters before them, as one does for use.
 """
 
 from functools import partial
