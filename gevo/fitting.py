@@ -18,7 +18,7 @@ from mlir_passes.space import Space
 
 KEPT = 20_000  # answers; a search forgets all of them when it has more
 SPACES = 256  # of edited spaces, 0.3 MB each for resnet18
-FEW = 4  # edits up to which a far one is checked after all of them; past it, a few children will be rejected
+FEW = 12  # edits up to which a far one is checked after all of them; past it, a few children will be rejected
 _NAME = re.compile(r'"([a-z]+\d+(?:\'\d+)?)[#"]')
 
 

@@ -193,7 +193,7 @@ def test_prediction_equals_jax(prepared: PreparedWorkload):
     runner.run()
     error = largest(zip(runner.metrics, [predict(state, np.asarray(x))], strict=True))
     print(f"\n{name}: max error of a score {error:.2e}")
-    assert error <= 1e-5  # measured 8e-6 for resnet18, whose scores are near 3; 2e-6 at most for the others
+    assert error <= 5e-5  # measured 8e-6 (AVX2) and 2.1e-5 (AVX-512) for resnet18, whose scores are near 3; else 2e-6
     for view, leaf in zip(runner.state, state, strict=True):
         np.testing.assert_array_equal(view, leaf)
 

@@ -192,7 +192,7 @@ def test_interrupted_confirming_keeps_what_is_done(gevo: Cli, monkeypatch: pytes
     confirm_as(monkeypatch, stop)
     code, out, _ = gevo("search", "digits", "--generations", "2", "--population", "8", "--name", "night")
     assert code == 130 and "Front of night" in out and "are not confirmed yet: gevo confirm night" in out
-    assert all(r["errors"] for r in json.loads(Path("runs/night/confirmed.json").read_text())["records"])
+    assert any(r["errors"] for r in json.loads(Path("runs/night/confirmed.json").read_text())["records"])
     confirm_as(monkeypatch, lambda result: result.runtime_ratio)
     code, out, _ = gevo("confirm", "night")
     assert code == 0 and "not confirmed yet" not in out
