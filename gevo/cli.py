@@ -55,6 +55,7 @@ def _common(
       gevo search digits --for 2m --name first   evolve a small training step
       gevo front first                           what was found, against the base
       gevo show first r0042                      one variant in full
+    gevo explain first fastest                 which of its edits matter, and why
       gevo export first r0042 --to fast          a program that trains without gevo
     """
 
