@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -90,6 +91,25 @@ def test_every_window_starts_from_the_snapshot_and_feeds_the_batches_in_turn():
     timed.window(4)
     np.testing.assert_array_equal(timed.runner.state[0], w)
     assert timed.right(4)
+
+
+def test_a_long_step_is_not_timed_on_caches_full_of_the_others_data(monkeypatch: pytest.MonkeyPatch):
+    now, last = [0], [""]
+
+    def slow(name: str) -> Subject:
+        made = subject(pull())
+        run = made.runner.run
+
+        def timed_run() -> None:
+            now[0] += 1_000_000 if last[0] == name else 1_500_000
+            last[0] = name
+            run()
+
+        monkeypatch.setattr(made.runner, "run", timed_run)
+        return made
+
+    monkeypatch.setattr("fitness.timing.time", SimpleNamespace(perf_counter_ns=lambda: now[0]))
+    assert compare(slow("variant"), slow("base"), TIMING) == Timed(1e-3, 1e-3, 1.0, 0.0, 4)
 
 
 def test_variant_that_keeps_something_between_runs_is_wrong():
