@@ -8,51 +8,34 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
-from rich.text import Text
 
 from fitness.tuning import Target, Try
+from gevo.ticker import Ticker
 from gevo.tuning_store import TuningRow
 from gevo.units import seconds, span
 from mlir_passes.kernels.choice import BLAS, DEFAULT, Choice
 
-LIVE_EVERY_S = 0.25
-LINE_EVERY_S = 10.0
-
 
 class TuneView:
-    """One line that changes in place on a terminal, a line now and then elsewhere; entered around the tuning.
-
-    No thread of its own draws: children are forked meanwhile.
-    """
+    """One line that changes in place on a terminal, a line now and then elsewhere; entered around the tuning."""
 
     def __init__(self, console: Console, kernels: Sequence[Target], budget_s: float) -> None:
-        self._console = console
+        self._ticker = Ticker(console)
         self._kernels, self._end = kernels, time.monotonic() + budget_s if budget_s else math.inf
-        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
-        self._every_s = LIVE_EVERY_S if self._live else LINE_EVERY_S
-        self._next = time.monotonic() + self._every_s
 
     def __enter__(self) -> TuneView:
-        if self._live:
-            self._live.start()
+        self._ticker.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._live:
-            self._live.stop()
+        self._ticker.stop()
 
     def __call__(self, done: Try) -> None:
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + self._every_s
-        if self._live:
-            self._live.update(Text(self._line(done)), refresh=True)
-        else:
-            self._console.print(self._line(done), highlight=False, soft_wrap=True)
+        if self._ticker.due:
+            self._ticker.show(self._line(done))
 
     def row(self, row: TuningRow) -> None:
         """Say what was found for a kernel."""
@@ -60,8 +43,7 @@ class TuneView:
         if row.failed:
             text += f", {row.failed} failed"
         more = "" if row.finished else "; not all was tried"
-        line = f"{row.family} {row.loops}: {text}, {row.tried} tried{more}"
-        (self._live.console if self._live else self._console).print(line, highlight=False, soft_wrap=True)
+        self._ticker.say(f"{row.family} {row.loops}: {text}, {row.tried} tried{more}")
 
     def _line(self, done: Try) -> str:
         number = next(i for i, target in enumerate(self._kernels, 1) if target.hash == done.target.hash)

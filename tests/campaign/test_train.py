@@ -19,8 +19,8 @@ from workloads.trained import trained, trained_file
 STEPS = 30
 
 
-def bench(folder: Path, **changes: float) -> Bench:
-    prepared = toy_workload(folder, seeds=(0, 1), **changes)  # type: ignore[arg-type]
+def bench(folder: Path, rate: float = RATE) -> Bench:
+    prepared = toy_workload(folder, rate=rate)
     return Bench("toy", prepared, (folder / "base.mlir").read_text())
 
 

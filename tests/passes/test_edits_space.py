@@ -60,8 +60,8 @@ def test_part_of_an_operand_holds_exactly_what_is_read(form: Linear, loop: int, 
         assert {0, found.sizes[0] - 1} <= seen  # nothing too much is kept
 
 
-LOCATED = """#known = loc("/home/someone/model.py":17:4)
-#caller = loc("/home/someone/train.py":3:0)
+LOCATED = """#known = loc("/folder/model.py":17:4)
+#caller = loc("/folder/train.py":3:0)
 #called = loc(callsite(#known at #caller))
 #named = loc("jit(step)/jit(main)/exp"(#called))
 func.func @step(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {

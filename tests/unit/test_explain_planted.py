@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,8 +42,8 @@ class Landscape:
     """Effects by gene and by pair, as log ratios of runtime and differences of error; what fails alone; noise."""
 
     runtime: Mapping[int, float]
-    runtime_pairs: Mapping[tuple[int, int], float] = ()  # type: ignore[assignment]
-    error: Mapping[int, float] = ()  # type: ignore[assignment]
+    runtime_pairs: Mapping[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
+    error: Mapping[int, float] = field(default_factory=dict[int, float])
     fails: Callable[[frozenset[int]], bool] = lambda genes: False
     silent: frozenset[int] = frozenset()  # genes that give the same program
     noise: float = 0.002
@@ -57,9 +57,9 @@ class Landscape:
         fingerprint = str(sorted(genes - self.silent))
         rng = random.Random(f"{fingerprint} {seed} {self.draw}")
         log = sum(v for g, v in self.runtime.items() if g in genes)
-        log += sum(v for p, v in dict(self.runtime_pairs).items() if genes >= set(p))
+        log += sum(v for p, v in self.runtime_pairs.items() if genes >= set(p))
         ratio = math.exp(log + rng.gauss(0, self.noise))
-        error = 0.1 + sum(v for g, v in dict(self.error).items() if g in genes) + rng.gauss(0, self.error_noise)
+        error = 0.1 + sum(v for g, v in self.error.items() if g in genes) + rng.gauss(0, self.error_noise)
         return Result(
             Outcome.OK,
             fingerprint=fingerprint,
