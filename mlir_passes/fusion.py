@@ -13,13 +13,13 @@ from mlir import ir
 from mlir_passes.affine import simplified
 from mlir_passes.canonical import CLEAN
 from mlir_passes.ir_tools import (
-    attribute_names,
     body,
     function,
     is_block_argument,
     iterators,
     operations,
     producer,
+    retyped,
     run_passes,
 )
 from mlir_passes.linalg_ops import indexing_map, is_contraction, is_rounding, loop_sizes
@@ -205,8 +205,8 @@ def _permute_result(op: Any, fill: Any, read: ir.AffineMap) -> None:
     new_type = ir.RankedTensorType.get(new_shape, ir.RankedTensorType(op.results[0].type).element_type)
     with ir.InsertionPoint(op), ir.Location.unknown(context):
         empty = ir.Operation.create("tensor.empty", results=[new_type]).result
-        new_fill = _retyped(fill, [fill.operands[0], empty], new_type)
-        new_op = _retyped(op, [op.operands[0], op.operands[1], new_fill.results[0]], new_type)
+        new_fill = retyped(fill, [fill.operands[0], empty], new_type)
+        new_op = retyped(op, [op.operands[0], op.operands[1], new_fill.results[0]], new_type)
     new_maps = list(op.attributes["indexing_maps"])
     new_maps[2] = ir.AffineMapAttr.get(ir.AffineMap.get(written.n_dims, 0, new_results, context))
     new_op.attributes["indexing_maps"] = ir.ArrayAttr.get(new_maps, context)
@@ -218,14 +218,3 @@ def _permute_result(op: Any, fill: Any, read: ir.AffineMap) -> None:
         reader.operands[operand] = new_op.results[0]
         reader.attributes["indexing_maps"] = ir.ArrayAttr.get(reads, context)
     op.erase()
-
-
-def _retyped(op: Any, operands: list[Any], result: Any) -> Any:
-    """A copy of a linalg op with other operands and another result type, its body shared by cloning."""
-    attributes = {name: op.attributes[name] for name in attribute_names(op)}
-    attributes.setdefault("operandSegmentSizes", ir.DenseI32ArrayAttr.get([len(operands) - 1, 1], op.context))
-    new = ir.Operation.create(op.name, results=[result], operands=operands, attributes=attributes, regions=1)
-    source = op.clone().operation
-    source.regions[0].blocks[0].append_to(new.regions[0])
-    source.erase()
-    return new

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from mlir import ir
@@ -151,3 +152,17 @@ def strip_sites(block: Any) -> None:
     for op in operations(block):
         if SITE in op.attributes:
             del op.attributes[SITE]
+
+
+def retyped(op: Any, operands: Sequence[Any], result: Any) -> Any:
+    """A copy of an op of one result with other operands and another result type, at the current insertion point."""
+    attributes = {name: op.attributes[name] for name in attribute_names(op)}
+    if op.name.startswith("linalg."):
+        attributes.setdefault("operandSegmentSizes", ir.DenseI32ArrayAttr.get([len(operands) - 1, 1], op.context))
+    regions = len(op.regions)
+    new = ir.Operation.create(op.name, results=[result], operands=operands, attributes=attributes, regions=regions)
+    if regions:
+        source = op.clone().operation
+        source.regions[0].blocks[0].append_to(new.regions[0])
+        source.erase()
+    return new

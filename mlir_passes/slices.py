@@ -12,7 +12,8 @@ from typing import Any
 from mlir import ir
 
 from mlir_passes.affine import linear, simplified
-from mlir_passes.ir_tools import attribute_names, operations, producer, tensor_type, walk
+from mlir_passes.elementwise import slice_attributes
+from mlir_passes.ir_tools import operations, producer, retyped, tensor_type, walk
 from mlir_passes.linalg_ops import indexing_map, loop_sizes
 
 _STARTS = ("tensor.empty", "linalg.fill")
@@ -238,12 +239,7 @@ def _padded(op: Any, taken: Slice) -> tuple[Any, list[Any]] | None:
 
 
 def _slice(value: Any, taken: Slice, before: Any) -> Any:
-    attributes = {
-        "static_offsets": ir.DenseI64ArrayAttr.get(list(taken.offsets), before.context),
-        "static_sizes": ir.DenseI64ArrayAttr.get(list(taken.sizes), before.context),
-        "static_strides": ir.DenseI64ArrayAttr.get(list(taken.strides), before.context),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0, 0], before.context),
-    }
+    attributes = slice_attributes(taken.offsets, taken.sizes, taken.strides, operands=1)
     with ir.InsertionPoint(before):
         return ir.Operation.create(
             "tensor.extract_slice", results=[_type(value, taken.sizes)], operands=[value], attributes=attributes
@@ -252,15 +248,8 @@ def _slice(value: Any, taken: Slice, before: Any) -> Any:
 
 def _copied(op: Any, operands: list[Any], result: Any) -> Any:
     """`op` with other operands and another type of its result, in its place."""
-    attributes = {name: op.attributes[name] for name in attribute_names(op)}
     with ir.InsertionPoint(op):
-        regions = len(op.regions)
-        new = ir.Operation.create(op.name, results=[result], operands=operands, attributes=attributes, regions=regions)
-        if regions:
-            source = op.clone().operation
-            source.regions[0].blocks[0].append_to(new.regions[0])
-            source.erase()
-    return new
+        return retyped(op, operands, result)
 
 
 def _reductions(op: Any) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from synthetic import fake_result
-from toy_workload import toy_workload
+from toy_workload import Silent, toy_workload
 
 from fitness import tuning
 from fitness.bench import load_bench
@@ -32,14 +32,6 @@ from mlir_passes.objects import ObjectCache
 from mlir_passes.pipeline import kernel_text
 from mlir_passes.program import Kernel
 from workloads.workload import PreparedWorkload
-
-
-class Silent:
-    def stage(self, name: str) -> None:
-        pass
-
-    def known(self, fingerprint: str) -> bool:
-        return False
 
 
 @pytest.fixture

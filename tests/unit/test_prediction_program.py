@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from toy_workload import CLASSES, EVAL_ROWS, FEATURES, PREDICT, STEP, toy_prediction, toy_workload
+from toy_workload import CLASSES, EVAL_ROWS, FEATURES, PREDICT, STEP, Silent, toy_prediction, toy_workload
 
 import gevo
 from fitness.bench import SLACK, Bench, load_bench
@@ -27,14 +27,6 @@ from mlir_passes.objects import ObjectCache
 from mlir_passes.pipeline import parse_base
 from mlir_passes.space import Space
 from workloads.workload import PreparedWorkload, Signature
-
-
-class Silent:
-    def stage(self, name: str) -> None:
-        pass
-
-    def known(self, fingerprint: str) -> bool:
-        return False
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from synthetic import fake_result, make_space
-from toy_workload import toy_workload
+from toy_workload import Silent, toy_workload
 
 from fitness.bench import load_bench
 from fitness.evaluate import evaluate
@@ -30,14 +30,6 @@ from workloads.workload import PreparedWorkload, Signature, checked_storage
 
 SPACE = make_space()
 ALL = ("f32", "f16", "bf16")
-
-
-class Silent:
-    def stage(self, name: str) -> None:
-        pass
-
-    def known(self, fingerprint: str) -> bool:
-        return False
 
 
 @pytest.fixture
