@@ -1,9 +1,10 @@
 """Random genomes through the whole evaluation: every outcome named, and the share of valid ones.
 
-    python benchmarks/fuzz.py [WORKLOAD ...] [--genomes 2000] [--workers N] [--seed 0]
+    python benchmarks/fuzz.py [WORKLOAD ...] [--genomes 2000] [--workers N] [--seed 0] [--untrained]
     python benchmarks/fuzz.py [WORKLOAD ...] --kinds [--genomes 200] [--seed 0]
 
-Each genome has one to six random edits. It is compiled, run, trained with and scored, but not timed.
+Each genome has one to six random edits. It is compiled, run, trained with and scored, but not timed; with --untrained
+only its first steps are run. The memory of this process is told at a tenth of the genomes and at the end.
 With --kinds, that many single edits of each kind are only applied and compiled, each in a forked child: how many draws
 find an edit, how many of these apply, compile, and change the program, and what drawing and applying one takes.
 """
@@ -23,6 +24,7 @@ from typing import Any
 
 from rich.progress import track
 
+from fitness.child import memory_use
 from fitness.job import Context
 from fitness.pool import Pool
 from fitness.result import Result
@@ -47,6 +49,7 @@ def main() -> None:
     parser.add_argument("workloads", nargs="*", default=["digits", "twofc", "lenet"])
     parser.add_argument("--genomes", type=int, default=0)
     parser.add_argument("--kinds", action="store_true")
+    parser.add_argument("--untrained", action="store_true")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -55,12 +58,18 @@ def main() -> None:
             by_kind(name, arguments.genomes or 200, arguments.seed)
             continue
         start = time.perf_counter()
-        results = evaluated(name, arguments.genomes or 2000, arguments.workers, arguments.seed)
+        objectives = ("peak_bytes",) if arguments.untrained else ("peak_bytes", "error")
+        results, resident = evaluated(name, arguments.genomes or 2000, arguments.workers, arguments.seed, objectives)
         report(name, results, time.perf_counter() - start)
+        print(
+            f"  memory of this process: {resident[len(resident) // 10] >> 20} MB, {resident[-1] >> 20} MB", flush=True
+        )
 
 
-def evaluated(name: str, count: int, workers: int, seed: int) -> list[Result]:
-    """The results of `count` random genomes of a workload."""
+def evaluated(
+    name: str, count: int, workers: int, seed: int, objectives: tuple[str, ...]
+) -> tuple[list[Result], list[int]]:
+    """The results of `count` random genomes of a workload, and the resident bytes of this process on the way."""
     prepared = prepare(name)
     with tempfile.TemporaryDirectory() as folder:
         space = laid_out(prepared, Path(folder))
@@ -68,15 +77,17 @@ def evaluated(name: str, count: int, workers: int, seed: int) -> list[Result]:
             prepared=str(prepared.folder),
             base=str(Path(folder) / "base.mlir"),
             cache=str(cache_folder() / "objects"),
-            objectives=("peak_bytes", "error"),
+            objectives=objectives,
         )
         rng = random.Random(seed)
         results: list[Result] = []
+        resident: list[int] = []
         with Pool(context, workers) as pool:
             for start in track(range(0, count, BLOCK), description=name):
                 genomes = [random_genome(space, rng, MAX_EDITS).to_json() for _ in range(min(BLOCK, count - start))]
                 results += pool.evaluate(genomes, {r.fingerprint: r for r in results if r.fingerprint})
-        return results
+                resident.append(memory_use()[1])
+        return results, resident
 
 
 def laid_out(prepared: PreparedWorkload, folder: Path) -> Space:
