@@ -1,0 +1,48 @@
+"""When no schedule can keep a budget: whose working set forbids it, and how much is needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlir_passes.schedule.problem import START, Problem
+from mlir_passes.schedule.steps import ScheduleError
+
+
+class Infeasible(ScheduleError):
+    """No schedule was found within the budget.
+
+    needed_bytes: the smallest budget known to suffice; `exact`: nothing under it can, else something may.
+    floor_bytes: what the op `op` takes alone, so that no schedule needs less.
+    """
+
+    def __init__(self, budget_bytes: int, needed_bytes: int, floor: Floor, exact: bool, why: str = "") -> None:
+        what = f"no schedule within {budget_bytes:,} bytes{why}"
+        if budget_bytes < floor.bytes:
+            what += f": {floor.op} alone needs {floor.bytes:,} bytes ({floor.parts})"
+        needs = f"{needed_bytes:,} bytes suffice" if exact else f"at most {needed_bytes:,} bytes are needed"
+        super().__init__(f"{what}; {needs}")
+        self.budget_bytes, self.needed_bytes, self.exact = budget_bytes, needed_bytes, exact
+        self.floor_bytes, self.op = floor.bytes, floor.op
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Bytes that any schedule needs: those of the op with the largest working set. parts: in words."""
+
+    bytes: int
+    op: str
+    parts: str
+
+
+def floor(problem: Problem, paging: bool = True) -> Floor:
+    """The largest working set: what an op reads and makes, its workspace, and what never leaves memory."""
+    tensors = problem.tensors
+    fixed = {i for i, t in enumerate(tensors) if t.maker == START and not (paging and t.pageable)}
+    best: tuple[int, int, int, int] = (-1, 0, 0, 0)
+    for number, op in enumerate(problem.ops):
+        used = sum(tensors[t].bytes for t in {*op.reads, *op.makes} - fixed)
+        best = max(best, (used + op.workspace, -number, used, op.workspace))
+    always = sum(tensors[t].bytes for t in fixed)
+    parts = f"tensors {best[2]:,}" + (f", workspace {best[3]:,}" if best[3] else "")
+    parts += f", always in memory {always:,}" if always else ""
+    return Floor(best[0] + always, problem.ops[-best[1]].name, parts)
