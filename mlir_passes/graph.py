@@ -31,11 +31,16 @@ PLACEHOLDER = "kernel_name"
 
 @dataclass(frozen=True)
 class Call:
-    """One kernel call: index into `KernelGraph.kernels`, value names it reads and writes."""
+    """One kernel call: index into `KernelGraph.kernels`, value names it reads and writes.
+
+    site: that of the last op of the step which makes one of its outputs ("op17", "op17'2" where several calls stem from
+    that op, "call12" where no site is known); no two calls of a graph have the same.
+    """
 
     kernel: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    site: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,9 @@ class KernelGraph:
 
         return KernelGraph(
             kernels=tuple(map(kernel, data["kernels"])),
-            calls=tuple(Call(c["kernel"], tuple(c["inputs"]), tuple(c["outputs"])) for c in data["calls"]),
+            calls=tuple(
+                Call(c["kernel"], tuple(c["inputs"]), tuple(c["outputs"]), c.get("site", "")) for c in data["calls"]
+            ),
             types={name: TensorType(tuple(t["shape"]), t["element"]) for name, t in data["types"].items()},
             storage=dict(data["storage"]),
             args=tuple(data["args"]),

@@ -16,6 +16,8 @@ from mlir_passes.space import TensorType
 MLIR_ERRORS = (ir.MLIRError, ValueError, RuntimeError)  # pyright: ignore[reportAttributeAccessIssue]
 _ITERATOR = re.compile("parallel|reduction")
 SITE = "site"  # the attribute that holds an op's site, in base.mlir only
+_NUMBERED = f'{SITE} = "'
+_LOCATED = re.compile(r"""\"(op\d+(?:'\d+)?)"(?!:)""")  # a name, not a file with line and column
 
 
 def new_context() -> ir.Context:
@@ -26,11 +28,16 @@ def new_context() -> ir.Context:
 
 
 def parse(text: str, context: ir.Context, stage: str = "parse") -> ir.Module:
-    """The module of `text`; raises PassError with MLIR's own message."""
+    """The module of `text`; raises PassError with MLIR's own message. An op that has a site has it as location too."""
     try:
-        return ir.Module.parse(text, context)
+        module = ir.Module.parse(text, context)
     except MLIR_ERRORS as error:
         raise PassError(stage, f"MLIR cannot read the module: {_first_line(error)}") from error
+    if _NUMBERED in text:
+        for op in module.body.operations:
+            for block in (block for region in op.operation.regions for block in region.blocks):
+                locate_sites(block)
+    return module
 
 
 def run_passes(module: ir.Module, pipeline: str, stage: str) -> None:
@@ -145,6 +152,30 @@ def site_of(op: Any) -> str:
 
 def set_site(op: Any, site: str) -> None:
     op.attributes[SITE] = ir.StringAttr.get(site, op.context)
+
+
+def locate(op: Any, site: str) -> None:
+    """Give an op a site as its location, which outlives simplification and fusion, and keeps no equal ops apart."""
+    op.location = ir.Location.name(site, context=op.context)
+
+
+def locate_sites(block: Any, other: str = "") -> None:
+    """Give each numbered op of a block its site as location; with `other`, the ops that have none, or one that was
+    met before, get that."""
+    seen: set[str] = set()
+    for op in operations(block):
+        site = site_of(op) if SITE in op.attributes else ""
+        if site and site not in seen:
+            locate(op, site)
+        elif other:
+            locate(op, other)
+        seen.add(site)
+
+
+def located_site(op: Any) -> str:
+    """The site that an op has as its location, the first of several; "" for none."""
+    found = _LOCATED.search(str(op.location))
+    return found[1] if found else ""
 
 
 def strip_sites(block: Any) -> None:

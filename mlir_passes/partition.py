@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from mlir import ir
 
 from mlir_passes.fusion import fuse
 from mlir_passes.graph import Call, KernelGraph, KernelText
 from mlir_passes.groups import Group, groups
-from mlir_passes.ir_tools import function
+from mlir_passes.ir_tools import body, function, located_site, operations
 from mlir_passes.outline import Outliner
 from mlir_passes.space import TensorType
 from mlir_passes.step_text import StepText, read_step
@@ -26,12 +27,14 @@ def partition(module: ir.Module, entry: str, n_state: int, storage: str = "f32")
     """
     with ir.Location.unknown(module.context):
         fuse(module, entry)
-        text = function(module, entry).get_asm(print_generic_op_form=True, use_local_scope=True)
+        func_op = function(module, entry)
+        text = func_op.get_asm(print_generic_op_form=True, use_local_scope=True)
+        ops = operations(body(func_op))
     step = read_step(text)
     _give_returns_storage(step, n_state)
     found = groups(step)
     store_narrow(step, found, storage)
-    return _graph(step, found)
+    return _graph(step, found, ops)
 
 
 def _give_returns_storage(step: StepText, n_state: int) -> None:
@@ -49,7 +52,8 @@ def _give_returns_storage(step: StepText, n_state: int) -> None:
     step.returns = tuple(returns)
 
 
-def _graph(step: StepText, found: Sequence[Group]) -> KernelGraph:
+def _graph(step: StepText, found: Sequence[Group], ops: Sequence[Any]) -> KernelGraph:
+    """The graph of a step cut into groups; `ops` are those that it was read from, whose locations are sites."""
     names = {argument: f"arg{i}" for i, argument in enumerate(step.arguments)}
     for op in step.ops:
         for result in op.results:
@@ -65,13 +69,16 @@ def _graph(step: StepText, found: Sequence[Group]) -> KernelGraph:
     kernels: dict[str, int] = {}
     unique: list[KernelText] = []
     calls: list[Call] = []
+    sites: set[str] = set()
     outliner = Outliner(step)
     for group in found:
         kernel, inputs, outputs = outliner.outline(group.kind, group.ops)
         if kernel.text not in kernels:
             kernels[kernel.text] = len(unique)
             unique.append(kernel)
-        calls.append(Call(kernels[kernel.text], tuple(map(name, inputs)), tuple(map(name, outputs))))
+        position = _last_maker(step, group, outputs, len(ops))
+        site = _fresh(located_site(ops[position]) if position < len(ops) else "", len(calls), sites)
+        calls.append(Call(kernels[kernel.text], tuple(map(name, inputs)), tuple(map(name, outputs)), site))
     return KernelGraph(
         kernels=tuple(unique),
         calls=tuple(calls),
@@ -80,3 +87,26 @@ def _graph(step: StepText, found: Sequence[Group]) -> KernelGraph:
         args=tuple(map(name, step.arguments)),
         returns=tuple(map(name, step.returns)),
     )
+
+
+def _last_maker(step: StepText, group: Group, outputs: Sequence[str], read: int) -> int:
+    """Where the last op that makes an output stands. Of the step's ops `read` were in its text; one that was added,
+    such as a rounding, stands where the op does that makes what it reads."""
+    own, found = {op.position for op in group.ops}, list[int]()
+    for op in group.ops:
+        if set(op.results).isdisjoint(outputs):
+            continue
+        source = step.makers.get(op.operands[0]) if op.position >= read else None
+        found.append(source.position if source is not None and source.position in own else op.position)
+    return max(found)
+
+
+def _fresh(site: str, number: int, taken: set[str]) -> str:
+    """A name for call `number` that no call has yet, by its site if there is one; it is taken then."""
+    name = first = site or f"call{number}"
+    count = 1
+    while name in taken:
+        count += 1
+        name = f"{first}'{count}"
+    taken.add(name)
+    return name

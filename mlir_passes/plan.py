@@ -75,7 +75,7 @@ def settle_state(graph: KernelGraph, n_state: int) -> Settled:
 
 def make_plan(settled: Settled, keys: Sequence[str], workspaces: Mapping[str, int], n_state: int, n_batch: int) -> Plan:
     """The plan of a settled graph whose kernels have `keys` and want `workspaces` bytes (by key)."""
-    graph, order = settled.graph, _topological(settled.before)
+    graph, order = settled.graph, topological(settled.before)
     place = {name: settled.shares.get(store, store) for name, store in graph.storage.items()}
     metrics = {place[m]: graph.types[m] for m in graph.returns if place[m] not in graph.args[:n_state]}
     lives = _lives(graph, order, place, metrics, n_state, n_batch)
@@ -146,7 +146,7 @@ def _copy_kernel(found: TensorType) -> KernelText:
     return KernelText("move", text, 1, 1, 0, found.bytes, found.bytes)
 
 
-def _topological(before: Sequence[frozenset[int]]) -> list[int]:
+def topological(before: Sequence[frozenset[int]]) -> list[int]:
     """Call numbers in an order that respects `before`, as near the given order as that allows."""
     waiting = [len(b) for b in before]
     following: list[list[int]] = [[] for _ in before]

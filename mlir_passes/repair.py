@@ -19,7 +19,7 @@ from mlir_passes.edits.loops import Linear, Run, part_of
 from mlir_passes.elementwise import rounded, scaled, sliced
 from mlir_passes.errors import EditDoesNotApply
 from mlir_passes.inner import Body, read_body
-from mlir_passes.ir_tools import SITE, is_block_argument, operations, producer, set_site, site_of, tensor_type
+from mlir_passes.ir_tools import SITE, is_block_argument, locate, operations, producer, set_site, site_of, tensor_type
 from mlir_passes.resize import resize
 from mlir_passes.sites import rewirable, value_table
 from mlir_passes.storage import check_storage
@@ -70,6 +70,7 @@ class Editor:
         new = source.clone(ip=ir.InsertionPoint(place)).operation
         self._bring_storage(new)
         set_site(new, new_site)
+        locate(new, new_site)
         self._ops[new_site] = new
         if site in self._bodies:
             self._bodies[new_site] = self._bodies[site].of_clone(source, new)

@@ -23,9 +23,10 @@ from mlir_passes.ir_tools import (
     entry_of,
     function,
     iterators,
+    locate_sites,
+    located_site,
     operations,
     producer,
-    site_of,
     tensor_type,
     walk,
 )
@@ -97,18 +98,9 @@ def structure(base_text: str, edits: Sequence[Edit]) -> Structure:
     editor = Editor(block)
     for edit in edits:
         edit.apply(editor)
-    _sites_to_locations(block)
+    locate_sites(block, NEW)
     cleaned(module, entry)
     return _Reader(body(function(module, entry))).read()
-
-
-def _sites_to_locations(block: Any) -> None:
-    seen: set[str] = set()
-    for op in operations(block)[:-1]:
-        site = site_of(op) if SITE in op.attributes else ""
-        fresh = not site or site in seen
-        seen.add(site)
-        op.location = ir.Location.name(NEW if fresh else site, context=op.context)
 
 
 class _Reader:
@@ -126,7 +118,7 @@ class _Reader:
         seen: dict[str, int] = {}
         *ops, last = operations(self._block)
         for op in ops:
-            site = _site(op)
+            site = located_site(op) or NEW
             helper = self._helper(op)
             if helper is not None:
                 self._names[op.results[0]] = helper
@@ -147,7 +139,7 @@ class _Reader:
         pending = [producer(value) for inner in walk(op) for value in inner.operands]
         while pending:
             found = pending.pop()
-            helper = _site(found) if found is not None else ""
+            helper = (located_site(found) or NEW) if found is not None else ""
             if helper in self._helpers and site not in self._readers.get(helper, ()):
                 self._readers[helper] = (*self._readers.get(helper, ()), site)
                 pending += [producer(value) for value in found.operands] if found is not None else []
@@ -202,11 +194,6 @@ class _Reader:
             inputs, acc = operands[:2], "" if operands[2] == "0" else f" + {operands[2]}"
         said = {"relu": "max", "maximum": "max", "minimum": "min"}.get(kind, kind)
         return f"{said}({', '.join(inputs)}{_details(op)}){acc}"
-
-
-def _site(op: Any) -> str:
-    found = re.search(r'"([^"]+)"', str(op.location))
-    return found[1] if found else NEW
 
 
 def _constant(op: Any) -> str:
