@@ -271,6 +271,7 @@ def confirm(
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Of the front, the best N, spread over it.")] = 24,
     everything: Annotated[bool, typer.Option("--all", help="All of the front.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Measure also what is confirmed.")] = False,
+    timed: Annotated[bool, typer.Option("--time", help="Time them even if runtime was no objective.")] = False,
     workers: WORKERS = None,
     run_dir: RUN_DIR = Path("runs"),
 ) -> int:
@@ -300,7 +301,7 @@ def confirm(
     from gevo.confirm_command import EVERY
 
     count = EVERY if everything else top
-    return _commands().confirm(_find(run, run_dir), ids or [], count, again, workers, _console())
+    return _commands().confirm(_find(run, run_dir), ids or [], count, again, workers, _console(), timed)
 
 
 @app.command()

@@ -209,7 +209,15 @@ def list_runs(run_dir: Path, console: Console) -> None:
     console.print(shown if shown.row_count else f"No runs in {run_dir}. Start one: gevo search digits --for 1m")
 
 
-def confirm(folder: Path, ids: Sequence[str], count: int, again: bool, workers: int | None, console: Console) -> int:
+def confirm(
+    folder: Path,
+    ids: Sequence[str],
+    count: int,
+    again: bool,
+    workers: int | None,
+    console: Console,
+    timed: bool = False,
+) -> int:
     """Measure records of a run again and show its front; returns the exit code."""
     from gevo import confirm_command
 
@@ -222,7 +230,7 @@ def confirm(folder: Path, ids: Sequence[str], count: int, again: bool, workers: 
     with WriterLock(folder / "lock"), _term_as_interrupt():
         context = reopened(run.manifest, folder)
         try:
-            confirm_command.confirm(run, context, ids, count, again, workers or config.workers, console)
+            confirm_command.confirm(run, context, ids, count, again, workers or config.workers, console, timed)
         except KeyboardInterrupt:
             console.print(f"Stopped. Go on with: gevo confirm {_name(folder)}", highlight=False)
             return INTERRUPTED

@@ -32,10 +32,17 @@ LEAST_S, SHARE = 60.0, 0.1  # what the end of a search may take: this share of i
 
 
 def confirm(
-    run: Run, context: Context, ids: Sequence[str], count: int, again: bool, workers: int, console: Console
+    run: Run,
+    context: Context,
+    ids: Sequence[str],
+    count: int,
+    again: bool,
+    workers: int,
+    console: Console,
+    timed: bool = False,
 ) -> None:
     """Measure records of a run that nobody writes to, and keep what is found; KeyboardInterrupt keeps what is done."""
-    confirming, records = _confirming(run, context, workers, again, ids)
+    confirming, records = _confirming(run, context, workers, again, ids, timed)
     named = [_confirmable(run, name) for name in dict.fromkeys(ids)]
     todo = confirming.missing(named) if ids else wave(confirming, records, count)
     if not todo:
@@ -66,14 +73,15 @@ def confirm_at_end(run: Run, context: Context, workers: int, console: Console) -
 
 
 def _confirming(
-    run: Run, context: Context, workers: int, again: bool = False, ids: Sequence[str] = ()
+    run: Run, context: Context, workers: int, again: bool = False, ids: Sequence[str] = (), timed: bool = False
 ) -> tuple[Confirming, list[Record]]:
     records = run.records()
     base = next((r for r in records if r.is_base and r.result.ok), None)
     if base is None:
         raise NotFound("no valid record yet", run.folder, "Wait for the first evaluation")
-    this = setup(run.manifest, context, base, workers)
     earlier = load(run.folder) if not again or ids else None
+    timed = timed or (earlier is not None and "runtime_s" in earlier.methods)
+    this = setup(run.manifest, context, base, workers, timed)
     found = begin(this, earlier, run.folder)
     if again and ids:
         found = _without(found, [pick(run, name).id for name in ids])

@@ -26,7 +26,7 @@ class Setup:
     """What a run's records are confirmed with.
 
     search_seeds, seeds: of the trainings in the search, and now. rows: of the validation and the test split, 0 where
-    the error is no share of rows.
+    the error is no share of rows. timed: also where the search did not measure runtime.
     """
 
     context: Context
@@ -40,10 +40,7 @@ class Setup:
     limits: Mapping[str, float] = field(default_factory=dict[str, float])
     shuffle: int = 0
     workers: int = 1
-
-    @property
-    def timed(self) -> bool:
-        return "runtime_s" in self.objectives
+    timed: bool = True
 
     @property
     def scored(self) -> bool:
@@ -59,15 +56,20 @@ class Setup:
     @property
     def timing(self) -> Timing:
         """Of one repetition."""
-        pair_s = 2 * max(WINDOW_S, self.base.value("runtime_s"))
+        pair_s = 2 * self._window_s(self.base)
         pairs = min(MOST_PAIRS, max(LEAST_PAIRS, round(TIMED_S / pair_s)))
         return Timing(rounds=pairs, least=pairs, window_s=WINDOW_S)
 
     def expected_s(self, record: Record) -> float:
         """Roughly what a record takes, by what its evaluation took, or the base's where another answered for it."""
-        pair_s = 2 * max(WINDOW_S, record.value("runtime_s")) if self.timed else 0.0
+        pair_s = 2 * self._window_s(record) if self.timed else 0.0
         timing = REPETITIONS * (self._making_s(record) + self.timing.rounds * pair_s) if self.timed else 0.0
         return timing + self.scoring_s(record) / self.workers
+
+    def _window_s(self, record: Record) -> float:
+        """Of a timing window; the least where the search did not time the record."""
+        found = record.result.objectives.get("runtime_s")
+        return max(WINDOW_S, found.value if found else 0.0)
 
     def scoring_s(self, record: Record) -> float:
         """Roughly what its error takes, of all seeds."""
@@ -84,8 +86,10 @@ class Setup:
         return spent if spent.get("check") else self.base.result.stage_s
 
 
-def setup(manifest: Mapping[str, Any], context: Context, base: Record, workers: int = 1) -> Setup:
-    """What the records of the run with this manifest are confirmed with."""
+def setup(
+    manifest: Mapping[str, Any], context: Context, base: Record, workers: int = 1, timed: bool = False
+) -> Setup:
+    """What the records of the run with this manifest are confirmed with. timed: even if no objective is the runtime."""
     signature = PreparedWorkload.load(Path(context.prepared)).signature
     rule, config = signature.quality, manifest["config"]
     trains = not signature.is_prediction
@@ -107,6 +111,7 @@ def setup(manifest: Mapping[str, Any], context: Context, base: Record, workers: 
         limits=manifest.get("limits", {}),
         shuffle=config["seed"],
         workers=workers,
+        timed=timed or "runtime_s" in config["objectives"],
     )
 
 

@@ -52,7 +52,7 @@ def table(front: Front, records: Sequence[Record], title: str) -> Table:
 
 def titles(front: Front) -> list[str]:
     """Of the columns with what was measured again."""
-    return [TITLES[name] for name in TITLES if name in front.objectives]
+    return [TITLES[name] for name in _measured(front)]
 
 
 def cells(front: Front, record: Record) -> list[str]:
@@ -61,7 +61,13 @@ def cells(front: Front, record: Record) -> list[str]:
     texts = {"runtime_s": ratio_text(row), "error": error_text(row)}
     if record is front.base and of_base:
         texts["error"] = f"{sum(of_base) / len(of_base):.4f}"
-    return [texts[name] for name in TITLES if name in front.objectives]
+    return [texts[name] for name in _measured(front)]
+
+
+def _measured(front: Front) -> list[str]:
+    """Objectives, and the runtime where it was asked for."""
+    also = front.confirmation.methods if front.confirmation else ()
+    return [name for name in TITLES if name in front.objectives or name in also]
 
 
 def reason(row: Confirmed | None) -> str:

@@ -288,6 +288,17 @@ def test_what_the_run_did_not_measure_is_not_measured_now(prepared: Path) -> Non
     assert done.found.rows[RECORDS["better"].id].verdict is Verdict.HOLDS and len(world.opened) == 1
 
 
+def test_time_is_measured_on_demand_where_the_search_had_none(prepared: Path) -> None:
+    untimed = manifest(("peak_bytes", "error"))
+    world = World()
+    done = confirming(setup(untimed, Context(str(prepared), "base.mlir", "cache"), BASE_RECORD, timed=True), world)
+    assert done.measure([RECORDS["better"]])
+    assert {c.objectives for c, _ in world.opened} == {("error",), ("runtime_s",)}
+    row = done.found.rows[RECORDS["better"].id]
+    assert row.verdict is Verdict.HOLDS and row.ratio is not None and len(row.ratios) == REPETITIONS
+    assert set(done.found.methods) == {"runtime_s", "error"}
+
+
 @pytest.mark.parametrize("stop_after", [1, 4, 13])
 def test_ctrl_c_keeps_what_is_done_and_a_second_call_measures_what_is_missing(
     this: Setup, tmp_path: Path, stop_after: int
