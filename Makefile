@@ -2,7 +2,7 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed-from-pyproject
-EXTRAS := jax,dev,report
+EXTRAS := jax,dev,report,schedule
 
 # How long `make demo` searches.
 DEMO_FOR := 90s
