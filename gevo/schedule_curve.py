@@ -91,9 +91,9 @@ def figure(curve: Curve) -> Any:
     for number, series in enumerate(curve.series):
         color, mark = _LOOKS[number % len(_LOOKS)]
         found = [(at / scale, 100 * cost) for at, cost in sorted(series.points) if cost is not None]
-        look = (
-            {"linestyle": ":", "marker": "", "color": "#555555"} if series.bound else {"marker": mark, "color": color}
-        )
+        look: dict[str, Any] = {"marker": mark, "color": color}
+        if series.bound:
+            look = {"linestyle": ":", "color": "#555555"}
         panel.plot(*(zip(*found, strict=True) if found else ([], [])), label=series.name, linewidth=1.4, markersize=5,
                    **look)  # fmt: skip
         missing = [at / scale for at, cost in series.points if cost is None]
