@@ -6,16 +6,11 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mlir_passes.arena import Life, place
 from mlir_passes.graph import PLACEHOLDER, Call, KernelGraph, KernelText
-from mlir_passes.program import Buffer, KernelCall, Plan
+from mlir_passes.plan_line import Line, plan_line
+from mlir_passes.program import KernelCall, Plan
 from mlir_passes.space import TensorType
-
-ALIGN = 64  # a cache line, and the widest vector load
-
-_NUMPY_NAMES = {
-    "f16": "float16", "f32": "float32", "f64": "float64", "bf16": "uint16", "i1": "bool",
-    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "index": "int64",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -30,17 +25,6 @@ class Settled:
     graph: KernelGraph
     shares: dict[str, str]
     before: tuple[frozenset[int], ...]
-
-
-@dataclass(frozen=True)
-class _Life:
-    """A buffer to place: first and last step at which it must hold its content."""
-
-    name: str
-    role: str
-    found: TensorType
-    first: int
-    last: int
 
 
 def settle_state(graph: KernelGraph, n_state: int) -> Settled:
@@ -73,36 +57,46 @@ def settle_state(graph: KernelGraph, n_state: int) -> Settled:
     return Settled(settled, shares, tuple(map(frozenset, before)))
 
 
-def make_plan(settled: Settled, keys: Sequence[str], workspaces: Mapping[str, int], n_state: int, n_batch: int) -> Plan:
-    """The plan of a settled graph whose kernels have `keys` and want `workspaces` bytes (by key)."""
-    graph, order = settled.graph, topological(settled.before)
-    place = {name: settled.shares.get(store, store) for name, store in graph.storage.items()}
-    metrics = {place[m]: graph.types[m] for m in graph.returns if place[m] not in graph.args[:n_state]}
-    lives = _lives(graph, order, place, metrics, n_state, n_batch)
+def make_plan(
+    settled: Settled,
+    keys: Sequence[str],
+    workspaces: Mapping[str, int],
+    n_state: int,
+    n_batch: int,
+    line: Line | None = None,
+) -> Plan:
+    """The plan of a settled graph whose kernels have `keys` and want `workspaces` bytes (by key).
+
+    Each call runs once, unless a line of steps says otherwise; raises PassError where the line is not of this graph.
+    """
+    graph = settled.graph
+    stores = {name: settled.shares.get(store, store) for name, store in graph.storage.items()}
+    if line is not None:
+        return plan_line(graph, stores, keys, workspaces, n_state, n_batch, line)
+    order = topological(settled.before)
+    metrics = {stores[m]: graph.types[m] for m in graph.returns if stores[m] not in graph.args[:n_state]}
+    lives = _lives(graph, order, stores, metrics, n_state, n_batch)
     lives += [
-        _Life(f"workspace{step}", "workspace", TensorType((size,), "i8"), step, step)
+        Life(f"workspace{step}", "workspace", TensorType((size,), "i8"), ((step, step),))
         for step, number in enumerate(order)
         if (size := workspaces[keys[graph.calls[number].kernel]])
     ]
-    offsets, peak = _offsets(lives)
+    placed = place(lives)
     index = {life.name: i for i, life in enumerate(lives)}
     calls: list[KernelCall] = []
     for step, number in enumerate(order):
         call = graph.calls[number]
-        names = [place[v] for v in (*call.inputs, *call.outputs)]
+        names = [stores[v] for v in (*call.inputs, *call.outputs)]
         if f"workspace{step}" in index:
             names.append(f"workspace{step}")
         calls.append(KernelCall(keys[call.kernel], tuple(index[n] for n in names)))
     return Plan(
-        buffers=tuple(
-            Buffer(b.name, b.role, offsets[b.name], b.found.bytes, b.found.shape, _NUMPY_NAMES[b.found.element])
-            for b in lives
-        ),
+        buffers=placed.buffers,
         calls=tuple(calls),
         state=tuple(index[a] for a in graph.args[:n_state]),
         batch=tuple(index[a] for a in graph.args[n_state : n_state + n_batch]),
         metrics=tuple(index[m] for m in metrics),
-        peak_bytes=peak,
+        peak_bytes=placed.end,
     )
 
 
@@ -169,46 +163,27 @@ def topological(before: Sequence[frozenset[int]]) -> list[int]:
 def _lives(
     graph: KernelGraph,
     order: Sequence[int],
-    place: Mapping[str, str],
+    stores: Mapping[str, str],
     metrics: Mapping[str, TensorType],
     n_state: int,
     n_batch: int,
-) -> list[_Life]:
+) -> list[Life]:
     end = len(order)
-    lives = [_Life(a, "state", graph.types[a], -1, end) for a in graph.args[:n_state]]
-    lives += [_Life(a, "batch", graph.types[a], -1, end) for a in graph.args[n_state : n_state + n_batch]]
+    lives = [Life(a, "state", graph.types[a], ((-1, end),)) for a in graph.args[:n_state]]
+    lives += [Life(a, "batch", graph.types[a], ((-1, end),)) for a in graph.args[n_state : n_state + n_batch]]
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for step, number in enumerate(order):
         call = graph.calls[number]
         for value in call.outputs:
-            first.setdefault(place[value], step)
+            first.setdefault(stores[value], step)
         for value in (*call.inputs, *call.outputs):
-            last[place[value]] = step
+            last[stores[value]] = step
     for name, step in first.items():
         if name in graph.args:
             continue
         if name in metrics:
-            lives.append(_Life(name, "metric", metrics[name], step, end))
+            lives.append(Life(name, "metric", metrics[name], ((step, end),)))
         else:
-            lives.append(_Life(name, "activation", graph.types[name], step, last[name]))
+            lives.append(Life(name, "activation", graph.types[name], ((step, last[name]),)))
     return lives
-
-
-def _offsets(lives: Sequence[_Life]) -> tuple[dict[str, int], int]:
-    """Greedy by size: each buffer at the lowest aligned offset free over its whole life; and the arena's exact end."""
-    offsets: dict[str, int] = {}
-    placed: list[tuple[_Life, int]] = []
-    peak = 0
-    for life in sorted(lives, key=lambda b: (b.first >= 0, -b.found.bytes, b.first)):
-        together = [(other, at) for other, at in placed if other.first <= life.last and life.first <= other.last]
-        taken = sorted((at, at + other.found.bytes) for other, at in together)
-        at = 0
-        for start, stop in taken:
-            if at + life.found.bytes <= start:
-                break
-            at = max(at, -(-stop // ALIGN) * ALIGN)
-        offsets[life.name] = at
-        placed.append((life, at))
-        peak = max(peak, at + life.found.bytes)
-    return offsets, peak

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 class Buffer:
     """One value's place in the arena: bytes [offset, offset + bytes), row-major, dense.
 
-    role: state | batch | metric | activation | workspace. i1 values take one byte an element (dtype "bool").
+    role: state | batch | metric | activation | workspace | page, the last one a place in the page file, not in the
+    arena. i1 values take one byte an element (dtype "bool").
     """
 
     name: str
@@ -34,11 +35,29 @@ class KernelCall:
 
 
 @dataclass(frozen=True)
+class Transfer:
+    """A copy between the arena and the page file. kind: out (to the file) or in. buffer, page: indices into
+    `Plan.buffers` of the place in the arena and of the one in the file.
+
+    start: it begins when the calls before this index have run, and all transfers before it have ended.
+    end: the call of this index, or the end of the step, waits for it; with end == start it is waited for at once.
+    """
+
+    kind: str
+    buffer: int
+    page: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """Order of kernel calls and the place of every buffer.
 
     state, batch, metrics: buffer indices in signature order. After one run of `calls` the new state
-    stands in the state buffers again, so a step may follow a step. `peak_bytes` is the exact arena size.
+    stands in the state buffers again, so a step may follow a step; a state buffer of role page stands in the page file.
+    `peak_bytes` is the exact arena size, `paged_bytes` that of the page file. `transfers` are in the order in which
+    they are done: two queues, one of calls and one of transfers, wait for each other where `start` and `end` say.
     """
 
     buffers: tuple[Buffer, ...]
@@ -47,6 +66,8 @@ class Plan:
     batch: tuple[int, ...]
     metrics: tuple[int, ...]
     peak_bytes: int
+    transfers: tuple[Transfer, ...] = ()
+    paged_bytes: int = 0
 
 
 @dataclass(frozen=True)
