@@ -22,11 +22,14 @@ from mlir_passes.objects import KernelObject, ObjectCache
 from mlir_passes.parallel import compile_missing
 from mlir_passes.partition import partition
 from mlir_passes.plan import Settled, make_plan, settle_state
+from mlir_passes.plan_line import Line
 from mlir_passes.program import Kernel, Plan, Program
 from mlir_passes.repair import Editor
 
 STAGES = ("parse", "edit", "verify", "cleanup", "partition", "compile", "plan")
 OnStage = Callable[[str], None]
+# From a settled graph, the key of each of its kernels, and the bytes of workspace by key
+LineOf = Callable[[Settled, Sequence[str], Mapping[str, int]], Line]
 
 
 @dataclass(frozen=True)
@@ -79,9 +82,11 @@ def compile_program(
     on_stage: OnStage = lambda _: None,
     choices: Mapping[str, Choice] | None = None,
     storage: str = "f32",
+    line_of: LineOf | None = None,
 ) -> Program:
     """The program of a cleaned module given as text; see `compile_module`."""
-    return compile_module(parse_base(text), entry, n_state, n_batch, cache, on_stage, choices=choices, storage=storage)
+    module = parse_base(text)
+    return compile_module(module, entry, n_state, n_batch, cache, on_stage, None, choices, storage, line_of)
 
 
 def compile_module(
@@ -94,6 +99,7 @@ def compile_module(
     kernel_context: ir.Context | None = None,
     choices: Mapping[str, Choice] | None = None,
     storage: str = "f32",
+    line_of: LineOf | None = None,
 ) -> Program:
     """Cut, compile and plan a cleaned module, which is used up; raises PassError, CompileError.
 
@@ -101,6 +107,7 @@ def compile_module(
     only read and every result is a metric. Kernels are lowered in a context of their own: every dialect that
     a context has loaded makes each canonicalisation in it dearer. choices: how to make kernels, by `kernel_hash`;
     the others are made by default. storage: what values between kernels are stored in, of `storage.STORAGES`.
+    line_of: what makes the line of steps that the plan follows; without it each call runs once.
     """
     on_stage("partition")
     updated = _updated(entry, n_state)
@@ -109,7 +116,7 @@ def compile_module(
     wanted, context = _wanted(settled, choices), kernel_context or new_context()
     objects = {key: _object(*found, key, cache, context) for key, found in wanted.items()}
     on_stage("plan")
-    return _program(settled, wanted, objects, n_state, n_batch)
+    return _program(settled, wanted, objects, n_state, n_batch, line_of)
 
 
 def compile_text(
@@ -121,6 +128,7 @@ def compile_text(
     choices: Mapping[str, Choice] | None = None,
     storage: str = "f32",
     jobs: int = 0,
+    line_of: LineOf | None = None,
 ) -> Program:
     """The program of a module as a frontend wrote it; see `compile_module`. How it is cut is kept in the cache
     too, and kernels that are not there are compiled by `jobs` processes (0: one a core)."""
@@ -136,7 +144,7 @@ def compile_text(
         compile_missing(wanted, cache.root, jobs or len(os.sched_getaffinity(0)))
     context = new_context()
     objects = {key: _object(*found, key, cache, context) for key, found in wanted.items()}
-    return _program(settled, wanted, objects, n_state, n_batch)
+    return _program(settled, wanted, objects, n_state, n_batch, line_of)
 
 
 def _updated(entry: str, n_state: int) -> int:
@@ -159,12 +167,14 @@ def _program(
     objects: Mapping[str, KernelObject],
     n_state: int,
     n_batch: int,
+    line_of: LineOf | None,
 ) -> Program:
     key_of = {kernel.text: key for key, (kernel, _) in wanted.items()}
     keys = [key_of[kernel.text] for kernel in settled.graph.kernels]
     workspaces = {key: found.workspace for key, found in objects.items()}
+    line = line_of(settled, keys, workspaces) if line_of else None
     return Program(
-        plan=make_plan(settled, keys, workspaces, n_state, n_batch),
+        plan=make_plan(settled, keys, workspaces, n_state, n_batch, line),
         kernels={
             key: _described(kernel, key, objects[key].shards, blas.symbol() if choice == BLAS else "")
             for key, (kernel, choice) in wanted.items()

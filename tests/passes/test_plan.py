@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from toy_graphs import PlanMachine, plan_of, random_graph, run_graph
 
-from mlir_passes.graph import Call, KernelGraph, KernelText
 from mlir_passes.arena import ALIGN
+from mlir_passes.graph import Call, KernelGraph, KernelText
 from mlir_passes.program import Plan
 from mlir_passes.space import TensorType
 
