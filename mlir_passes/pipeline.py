@@ -28,8 +28,8 @@ from mlir_passes.repair import Editor
 
 STAGES = ("parse", "edit", "verify", "cleanup", "partition", "compile", "plan")
 OnStage = Callable[[str], None]
-# From a settled graph, the key of each of its kernels, and the bytes of workspace by key
-LineOf = Callable[[Settled, Sequence[str], Mapping[str, int]], Line]
+# From a settled graph, the key of each of its kernels, and the bytes of workspace by key; None: each call runs once
+LineOf = Callable[[Settled, Sequence[str], Mapping[str, int]], Line | None]
 
 
 @dataclass(frozen=True)
