@@ -55,8 +55,9 @@ def _common(
       gevo search digits --for 2m --name first   evolve a small training step
       gevo front first                           what was found, against the base
       gevo show first r0042                      one variant in full
-    gevo explain first fastest                 which of its edits matter, and why
+      gevo explain first fastest                 which of its edits matter, and why
       gevo export first r0042 --to fast          a program that trains without gevo
+      gevo schedule digits --memory-budget 80%   the same step in less memory
     """
 
 
@@ -244,6 +245,94 @@ def train(
       gevo search mobilenet_predict --for 2h
     """
     return _commands().train(workload, steps, epochs, threads, seed, _console())
+
+
+@app.command()
+def schedule(
+    workload: Annotated[str, typer.Argument(help="A shipped name, file.py:object, or file.mlir.")],
+    memory_budget: Annotated[
+        str, typer.Option(metavar="SIZE", help="Most memory of a step: 4MiB, or 75% of that with everything kept.")
+    ] = "",
+    deadline: Annotated[
+        str, typer.Option(metavar="TIME", help="Most time of a step: 1.1x, that with everything kept, or 3ms.")
+    ] = "",
+    target: Annotated[str, typer.Option(help="cpu, which is measured, or model:NAME, a profile: model:a72.")] = "cpu",
+    minimise: Annotated[str, typer.Option(metavar="WHAT", help="energy or time.")] = "energy",
+    paging: Annotated[bool, typer.Option("--paging/--no-paging", help="May write values to the store.")] = True,
+    remat: Annotated[bool, typer.Option("--remat/--no-remat", help="May compute values again.")] = True,
+    time: Annotated[str, typer.Option("--for", metavar="TIME", help="Time to solve: 60s, 5m.")] = "60s",
+    workers: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Threads of the exact solver; default: all cores.")
+    ] = None,
+    page_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the page file; default: where temporary files go.")
+    ] = None,
+    run: Annotated[int, typer.Option(min=0, metavar="N", help="Run N steps here, beside everything kept.")] = 0,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: .svg, .png or .pdf.")] = None,
+    to: Annotated[Path | None, typer.Option(metavar="DIR", help="New folder for the program.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the heuristics.")] = 0,
+    curve: Annotated[bool, typer.Option("--curve", help="What budgets from the smallest on cost.")] = False,
+) -> int:
+    """Fit a step into a memory budget, by computing values again and by paging.
+
+    \b
+    Each value that is needed later is kept, dropped and computed again, or
+    written to a store and read back, so that the step stays within the budget
+    at the least energy, or time. Results stay the same, bit for bit. What is
+    printed comes with a proven bound: no schedule is below it.
+    \b
+    For cpu, calls and store are measured here, the store in --page-dir, and
+    joules are those of a model of a server core. For model:NAME both are those
+    of a profile; an unknown name lists them. --for is the time of all solves
+    of a --curve together.
+    --run checks the plan here: same results? memory and time as planned?
+
+    \b
+    Example:
+      gevo schedule mobilenet_training --memory-budget 50% --run 20 --plot plan.svg
+      gevo schedule lenet --memory-budget 256KiB --target model:m4f
+      gevo schedule lenet --curve --target model:m4f --plot curve.png
+    """
+    from gevo.machine import cores
+    from gevo.schedule_options import Options
+
+    options = Options(
+        workload=workload,
+        memory_budget=memory_budget,
+        deadline=deadline,
+        target=target,
+        minimise=minimise,
+        paging=paging,
+        remat=remat,
+        seconds=_seconds(time),
+        workers=workers or cores(),
+        seed=seed,
+        page_dir=page_dir,
+        run=run,
+        plot=plot,
+        to=to,
+        curve=curve,
+    )
+    return _commands().schedule(options, _console())
+
+
+@app.command()
+def profile(
+    page_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the store; default: where temporary files go.")
+    ] = None,
+) -> int:
+    """Measure this machine once: kernels, memory, and the store that values are paged to.
+
+    \b
+    What is found is kept in gevo's cache, and `gevo schedule` uses it. Without
+    it, the store is measured each time, in less than a second.
+
+    \b
+    Example:
+      gevo profile --page-dir /scratch
+    """
+    return _commands().profile(page_dir, _console())
 
 
 @app.command()
@@ -471,6 +560,15 @@ def _budget(time: str, evaluations: int, generations: int) -> Budget:
 
     try:
         return Budget(parse_duration(time) if time else 0.0, evaluations, generations)
+    except ValueError as error:
+        raise CampaignError(str(error), "--for") from error
+
+
+def _seconds(text: str) -> float:
+    from gevo.units import parse_duration
+
+    try:
+        return parse_duration(text)
     except ValueError as error:
         raise CampaignError(str(error), "--for") from error
 

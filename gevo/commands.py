@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -45,6 +45,9 @@ from gevo.store import Run, RunWriter
 from gevo.tally import Tally
 from gevo.units import seconds as seconds_text
 from gevo.units import span
+
+if TYPE_CHECKING:
+    from gevo.schedule_options import Options
 
 RUNS = Path("runs")  # where runs are, unless --run-dir says otherwise
 
@@ -141,6 +144,22 @@ def train(workload: str, steps: int, epochs: int, threads: int, seed: int, conso
     console.print(f"Trained {course.steps} steps from seed {seed} in {took}; error: {errors}", highlight=False)
     console.print(f"Kept in {path}", highlight=False, soft_wrap=True)
     return 0
+
+
+def schedule(options: Options, console: Console) -> int:
+    """Plan a step within a memory budget; returns the exit code."""
+    from gevo.schedule_command import schedule
+
+    with _term_as_interrupt():
+        return schedule(options, console)
+
+
+def profile(page_dir: Path | None, console: Console) -> int:
+    """Measure this machine; returns the exit code."""
+    from gevo.profile_command import profile
+
+    with _term_as_interrupt():
+        return profile(page_dir, console)
 
 
 def resume(folder: Path, more: Budget, workers: int | None, console: Console, confirm: bool = True) -> int:

@@ -44,6 +44,11 @@ class Curve:
     what: str = "energy"
     method: str = ""
 
+    @property
+    def budgets(self) -> list[int]:
+        """All budgets that were tried, ascending."""
+        return sorted({at for series in self.series for at, _ in series.points})
+
 
 def budgets_between(least_bytes: int, most_bytes: int, count: int) -> tuple[int, ...]:
     """`count` budgets from the least to the most, closer where memory is scarce: there the cost rises steeply."""
@@ -64,7 +69,7 @@ def table(curve: Curve) -> Table:
     for series in curve.series:
         shown.add_column(series.name, justify="right")
     costs = [dict(series.points) for series in curve.series]
-    for budget in sorted({at for series in curve.series for at, _ in series.points}):
+    for budget in curve.budgets:
         cells = [_cost(found[budget]) if budget in found else "" for found in costs]
         shown.add_row(size(budget), f"{budget / curve.keep_bytes:.1%}", *cells)
     return shown

@@ -1,0 +1,131 @@
+"""`gevo schedule`: plans a step within a memory budget, shows the plan, draws it, runs it, saves it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from fitness.program import save_program
+from gevo import schedule_curve, schedule_plot, schedule_run, schedule_view
+from gevo.errors import INTERRUPTED, CampaignError
+from gevo.machine import machine
+from gevo.schedule_options import Options, check, request_of
+from gevo.schedule_plot import Drawn
+from gevo.schedule_setup import Ready, prepare_step, scheduled
+from gevo.schedule_sweep import Sweep
+from gevo.schedule_view import ScheduleView
+from gevo.scheduled import Scheduled
+from gevo.units import size
+from mlir_passes.program import Program
+from mlir_passes.schedule.solve import Infeasible
+
+
+def schedule(options: Options, console: Console) -> int:
+    """Plan a step as the options say and print the plan; returns the exit code."""
+    check(options)
+    with ScheduleView(console, options.seconds) as view:
+        ready = prepare_step(options.workload, options.target, options.page_dir, view)
+    if options.curve:
+        return _curve(ready, options, console)
+    request = request_of(options, ready.base.plan.peak_bytes, ready.problem.time_s)
+    try:
+        with ScheduleView(console, options.seconds) as view:
+            found, program = scheduled(ready, request, view)
+    except Infeasible as error:
+        raise _too_small(error) from error
+    _show(found, console)
+    if options.plot is not None:
+        drawn = Drawn(schedule_view.title(found), _axis_text(found), found.problem, found.solution.steps,
+                      request.budget_bytes)  # fmt: skip
+        schedule_plot.plot(drawn, options.plot)
+        console.print(f"Wrote {options.plot}", highlight=False, soft_wrap=True)
+    if options.to is not None:
+        _save(options.to, ready, found, program)
+        entry = ready.bench.prepared.signature.entry
+        text = f"Wrote {options.to}. Use it with: {entry} = gevo.load({str(options.to)!r})"
+        console.print(text, highlight=False, soft_wrap=True)
+    if options.run:
+        return _run(ready, found, program, options, console)
+    return 0
+
+
+def _too_small(error: Infeasible) -> CampaignError:
+    """What the solver says of a budget, as an error of the option."""
+    text = str(error).removeprefix("schedule: ")
+    return CampaignError(text, "--memory-budget", f"Give at least {size(error.needed_bytes)}")
+
+
+def _axis_text(found: Scheduled) -> str:
+    if found.time_method == found.energy_method:
+        return f"seconds and joules by {found.energy_method}"
+    return f"{found.time_method}; joules by {found.energy_method}"
+
+
+def _show(found: Scheduled, console: Console) -> None:
+    console.print(schedule_view.table(found), highlight=False)
+    _print_pairs(schedule_view.lines(found), console)
+
+
+def _print_pairs(pairs: dict[str, str], console: Console) -> None:
+    shown = Table(box=None, show_header=False, pad_edge=False)
+    shown.add_column(style="dim", no_wrap=True)
+    shown.add_column(overflow="fold")
+    for name, text in pairs.items():
+        shown.add_row(name, text)
+    console.print(shown, highlight=False)
+
+
+def _save(folder: Path, ready: Ready, found: Scheduled, program: Program) -> None:
+    prepared = ready.bench.prepared
+    usage = found.solution.usage
+    extra = {
+        "workload": found.workload,
+        "signature": prepared.signature.to_json(),
+        "schedule": {
+            "target": found.target,
+            "budget_bytes": found.request.budget_bytes,
+            "energy_j": usage.energy_j,
+            "energy_method": found.energy_method,
+            "time_s": found.solution.makespan_s,
+            "time_method": found.time_method,
+            "usage": asdict(usage),
+            "genes": found.genes.decode(),
+            "proven": found.solution.proven,
+            "gap": found.gap,
+        },
+        "machine": machine(),
+    }
+    initial = prepared.folder / f"init_{prepared.signature.quality.seeds[0]}.npz"
+    save_program(
+        folder, program, extra, {"step.mlir": ready.bench.text.encode(), "initial_state.npz": initial.read_bytes()}
+    )
+
+
+def _run(ready: Ready, found: Scheduled, program: Program, options: Options, console: Console) -> int:
+    """Run it beside all kept and print what came of it; 1 if it is not what was planned."""
+    ran = schedule_run.run(ready.bench.prepared, program, ready.base, options.run, options.page_dir)
+    _print_pairs(schedule_run.lines(ran, found), console)
+    right = not ran.differs and ran.peak_bytes == found.peak_bytes and ran.paged_bytes <= found.paged_bytes
+    return 0 if right else 1
+
+
+def _curve(ready: Ready, options: Options, console: Console) -> int:
+    """Print and draw what budgets from the least to all kept cost; returns the exit code."""
+    request = request_of(options, ready.base.plan.peak_bytes, ready.problem.time_s)
+    sweep = Sweep(ready, request)
+    try:
+        with ScheduleView(console, options.seconds) as view:
+            sweep.run(view)
+    except KeyboardInterrupt:
+        if sweep.curve.budgets:
+            console.print(schedule_curve.table(sweep.curve), highlight=False)
+        console.print("Stopped", highlight=False)
+        return INTERRUPTED
+    console.print(schedule_curve.table(sweep.curve), highlight=False)
+    if options.plot is not None:
+        schedule_curve.plot(sweep.curve, options.plot)
+        console.print(f"Wrote {options.plot}", highlight=False, soft_wrap=True)
+    return 0

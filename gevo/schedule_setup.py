@@ -1,0 +1,140 @@
+"""A workload's step as a scheduling problem for a target, and the program of a schedule of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fitness.costs import measured_costs, modelled_costs
+from fitness.measure_device import page_tier
+from fitness.profile import MODEL, known_profiles, load_profile
+from gevo.errors import CampaignError
+from gevo.scheduled import Scheduled
+from gevo.tune import Bench, open_bench
+from gevo.tuning_store import TuningStore
+from mlir_passes.objects import ObjectCache
+from mlir_passes.pipeline import compile_program
+from mlir_passes.plan import Settled, make_plan
+from mlir_passes.plan_line import Line
+from mlir_passes.program import Plan, Program
+from mlir_passes.schedule.from_graph import Costs, problem_of
+from mlir_passes.schedule.problem import Problem
+from mlir_passes.schedule.request import Request
+from mlir_passes.schedule.solve import Infeasible, solve
+from mlir_passes.schedule.steps import Step
+from workloads.cache import cache_folder
+
+CPU, HOST = "cpu", "host-x86"
+_BATCHES = 8
+_MOST_TRIES = 4  # solves until the arena of a schedule, with its gaps, keeps the budget
+OnStage = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """base: the program that keeps everything. settled, keys, workspaces: what a plan is made of."""
+
+    bench: Bench
+    target: str
+    base: Program
+    settled: Settled
+    keys: tuple[str, ...]
+    workspaces: Mapping[str, int]
+    problem: Problem
+    energy_method: str
+    time_method: str
+
+    def program(self, steps: Sequence[Step]) -> Program:
+        """The program of a line of steps of the problem: the same kernels, along another plan."""
+        return replace(self.base, plan=_plan(self, Line(self.problem, tuple(steps))))
+
+
+def check_target(target: str) -> None:
+    """Raise CampaignError that lists the known targets; FitnessError where its profile is incomplete."""
+    if target == CPU:
+        return
+    known = [CPU, *(f"{MODEL}{name}" for name in known_profiles())]
+    if target not in known:
+        raise CampaignError(f"unknown target {target!r}; known: {', '.join(known)}", "--target")
+    load_profile(target.removeprefix(MODEL))
+
+
+def prepare_step(workload: str, target: str, page_dir: Path | None, on_stage: OnStage) -> Ready:
+    """The problem of a workload's step, made as a search would make it. For `cpu` calls and store are measured here,
+    and joules are those of the model of a server core."""
+    on_stage("preparing the step")
+    bench = open_bench(workload)
+    on_stage("compiling its kernels")
+    choices = TuningStore().choices()
+    bench.program(choices)  # in a process of its own; what follows finds every object in the cache
+    met: list[tuple[Settled, tuple[str, ...], Mapping[str, int]]] = []
+
+    def note(settled: Settled, keys: Sequence[str], workspaces: Mapping[str, int]) -> None:
+        met.append((settled, tuple(keys), dict(workspaces)))
+
+    signature = bench.prepared.signature
+    sizes = len(signature.state), len(signature.batch)
+    cache = ObjectCache(cache_folder() / "objects")
+    base = compile_program(bench.text, signature.entry, *sizes, cache, choices=choices, line_of=note)
+    costs, method, time_method = _costs(bench, base, target, page_dir, on_stage)
+    problem = problem_of(*met[0], *sizes, costs)
+    return Ready(bench, target, base, *met[0], problem, method, time_method)
+
+
+def scheduled(ready: Ready, request: Request, on_stage: OnStage) -> tuple[Scheduled, Program]:
+    """The best schedule found whose arena, with its gaps, is within the budget, and its program; raises Infeasible.
+
+    Where gaps take it over the budget it is solved again within less. The bound is that of the whole budget.
+    """
+    budget, bound, left, over = request.budget_bytes, -math.inf, request.time_limit_s, 0
+    for number in range(_MOST_TRIES):
+        given = replace(request, budget_bytes=budget, time_limit_s=max(1.0, left))
+        solution = solve(ready.problem, given, on_stage)
+        left -= sum(solution.seconds.values())
+        bound = solution.bound if number == 0 else bound
+        program = ready.program(solution.steps)
+        over = program.plan.peak_bytes - request.budget_bytes
+        if over <= 0:
+            found = Scheduled(
+                ready.bench.workload, ready.target, ready.energy_method, ready.time_method, ready.problem, request,
+                solution, bound, program.plan.peak_bytes, program.plan.paged_bytes, ready.base.plan.peak_bytes,
+            )  # fmt: skip
+            return found, program
+        on_stage(f"again: gaps between buffers take {over:,} bytes more than the budget")
+        budget -= over
+    raise CampaignError(
+        f"schedules within {request.budget_bytes:,} bytes were found, but with the gaps between their buffers they "
+        f"need {request.budget_bytes + over:,}", "--memory-budget", "Give that much"
+    )  # fmt: skip
+
+
+def least_bytes(ready: Ready, request: Request, on_stage: OnStage) -> int:
+    """The smallest budget that a schedule was found for."""
+    try:
+        return solve(ready.problem, replace(request, budget_bytes=1), on_stage).usage.peak_bytes
+    except Infeasible as error:
+        return error.needed_bytes
+
+
+def _plan(ready: Ready, line: Line) -> Plan:
+    signature = ready.bench.prepared.signature
+    sizes = len(signature.state), len(signature.batch)
+    return make_plan(ready.settled, ready.keys, ready.workspaces, *sizes, line)
+
+
+def _costs(
+    bench: Bench, base: Program, target: str, page_dir: Path | None, on_stage: OnStage
+) -> tuple[Costs, str, str]:
+    """Costs with the methods of joules and of seconds."""
+    if target != CPU:
+        costs = modelled_costs(load_profile(target.removeprefix(MODEL)), base.plan.peak_bytes)
+        return costs, costs.method, costs.method
+    on_stage("measuring the store")
+    tier = page_tier(page_dir)
+    on_stage("measuring the calls of the step")
+    seed = bench.prepared.signature.quality.seeds[0]
+    state, batches = bench.prepared.initial_state(seed), list(bench.prepared.batches(seed, _BATCHES))
+    costs = measured_costs(base, state, batches, load_profile(HOST), tier)
+    return costs, costs.method, "calls measured one by one"

@@ -1,0 +1,85 @@
+"""A step with a schedule that keeps a memory budget, and with what everything kept would take."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+
+from gevo.schedule_trace import trace
+from mlir_passes.schedule.problem import Problem
+from mlir_passes.schedule.request import Request, Solution
+from mlir_passes.schedule.steps import Kind, Usage, keep_all, replay
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """target: cpu or model:NAME. energy_method, time_method: how joules and seconds are known.
+
+    peak_bytes, paged_bytes: ends of the arena and of the page file that the schedule was planned in; keep_bytes: the
+    arena with everything kept. bound: what no schedule within the budget can be below, J or s as `request.minimise`.
+    """
+
+    workload: str
+    target: str
+    energy_method: str
+    time_method: str
+    problem: Problem
+    request: Request
+    solution: Solution
+    bound: float
+    peak_bytes: int
+    paged_bytes: int
+    keep_bytes: int
+
+    @cached_property
+    def keep(self) -> Usage:
+        """What computing each op once and keeping everything takes."""
+        return replay(self.problem, keep_all(self.problem))
+
+    @property
+    def energy_overhead(self) -> float:
+        """Of energy over keeping everything: 0.02 for 2 % more."""
+        return share(self.solution.usage.energy_j, self.keep.energy_j)
+
+    @property
+    def time_overhead(self) -> float:
+        """Of the step's time, transfers beside the computing, over keeping everything."""
+        return share(self.solution.makespan_s, self.keep.time_s)
+
+    @property
+    def objective(self) -> float:
+        """What was minimised, of this schedule: J, or seconds of the line without overlap."""
+        if self.request.minimise == "energy":
+            return self.solution.usage.energy_j
+        return replay(self.problem, self.solution.blocking).time_s
+
+    @property
+    def gap(self) -> float:
+        """How far the schedule is from the bound, as a share of keeping everything; 0 where it is proven best."""
+        kept = self.keep.energy_j if self.request.minimise == "energy" else self.keep.time_s
+        return max(0.0, self.objective - self.bound) / kept if kept else 0.0
+
+    @cached_property
+    def moved_bytes(self) -> tuple[int, int]:
+        """Bytes written to the store and read from it in a step."""
+        sums = dict.fromkeys((Kind.OUT, Kind.IN), 0)
+        for step in self.solution.steps:
+            if step.kind in sums:
+                sums[step.kind] += self.problem.tensors[step.index].bytes
+        return sums[Kind.OUT], sums[Kind.IN]
+
+    @cached_property
+    def stall_s(self) -> float:
+        """How long the computing waits for transfers."""
+        return trace(self.problem, self.solution.steps).stall_s
+
+    @cached_property
+    def genes(self) -> bytes:
+        """The schedule as it is stored in a genome."""
+        return json.dumps([hold.to_json() for hold in self.solution.holds], separators=(",", ":")).encode()
+
+
+def share(value: float, base: float) -> float:
+    """How much more `value` is than `base`, as a share of it; 0 where there is no base."""
+    return value / base - 1 if base else 0.0
