@@ -79,6 +79,14 @@ def cleaned(module: ir.Module, entry: str) -> str:
     return str(module)
 
 
+def canonical_module(text: str, entry: str) -> ir.Module:
+    """A frontend's or a numbered module, canonical and simplified, in a context that has loaded nothing else; raises
+    PassError, UnsupportedOp. Sites are locations in it."""
+    module = canonicalise(text, entry, new_context())
+    cleaned(module, entry)
+    return parse(module.operation.get_asm(enable_debug_info=True), new_context())
+
+
 def fingerprint(text: str) -> str:
     """Hash of a cleaned module: equal for variants that are the same program."""
     return hashlib.sha256(text.encode()).hexdigest()[:20]

@@ -68,9 +68,7 @@ class KernelGraph:
 
         return KernelGraph(
             kernels=tuple(map(kernel, data["kernels"])),
-            calls=tuple(
-                Call(c["kernel"], tuple(c["inputs"]), tuple(c["outputs"]), c.get("site", "")) for c in data["calls"]
-            ),
+            calls=tuple(Call(c["kernel"], tuple(c["inputs"]), tuple(c["outputs"]), c["site"]) for c in data["calls"]),
             types={name: TensorType(tuple(t["shape"]), t["element"]) for name, t in data["types"].items()},
             storage=dict(data["storage"]),
             args=tuple(data["args"]),

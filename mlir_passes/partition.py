@@ -13,7 +13,7 @@ from mlir import ir
 from mlir_passes.fusion import fuse
 from mlir_passes.graph import Call, KernelGraph, KernelText
 from mlir_passes.groups import Group, groups
-from mlir_passes.ir_tools import body, function, located_site, operations
+from mlir_passes.ir_tools import SITE, body, function, located_site, operations, strip_sites
 from mlir_passes.outline import Outliner
 from mlir_passes.space import TensorType
 from mlir_passes.step_text import StepText, read_step
@@ -21,13 +21,16 @@ from mlir_passes.storage import store_narrow
 
 
 def partition(module: ir.Module, entry: str, n_state: int, storage: str = "f32") -> KernelGraph:
-    """The kernel graph of a cleaned module; changes the module. n_state: leading results that are new state.
+    """The kernel graph of a cleaned or a numbered module; changes the module. n_state: leading results that are new
+    state.
 
     storage: the element type that values between kernels are stored in.
     """
+    func_op = function(module, entry)
+    if SITE in operations(body(func_op))[0].attributes:
+        strip_sites(body(func_op))  # a kernel of a numbered step is the same as that kernel in any other
     with ir.Location.unknown(module.context):
         fuse(module, entry)
-        func_op = function(module, entry)
         text = func_op.get_asm(print_generic_op_form=True, use_local_scope=True)
         ops = operations(body(func_op))
     step = read_step(text)

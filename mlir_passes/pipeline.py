@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from mlir import ir
 
-from mlir_passes.canonical import canonicalise, cleaned, fingerprint
+from mlir_passes.canonical import canonical_module, canonicalise, cleaned, fingerprint
 from mlir_passes.edits.base import Edit
 from mlir_passes.errors import CompileError
 from mlir_passes.graph import KernelText
@@ -135,8 +135,7 @@ def compile_text(
     key = hashlib.sha256(f"{entry} {n_state} {storage}\n{text}".encode()).hexdigest()[:20]
     graph = cache.get_graph(key)
     if graph is None:
-        module = parse_base(canonical_text(text, entry))
-        graph = partition(module, entry, _updated(entry, n_state), storage)
+        graph = partition(canonical_module(text, entry), entry, _updated(entry, n_state), storage)
         cache.put_graph(key, graph)
     settled = settle_state(graph, _updated(entry, n_state))
     wanted = _wanted(settled, choices)
