@@ -8,7 +8,8 @@ taken by bytes a second (MSPS), highest first. What still does not fit is evicte
 
 What is simpler here: the times are those of the problem, not measured, and the decisions follow from replaying the line
 instead of from feedback over several steps. A swap has one channel, half duplex, and finds the first free time on
-it. What was made on the way of a recomputation is freed, never kept for the next. Only time counts: it knows no joules.
+it. What was made on the way of a recomputation is freed, never kept for the next. State is in memory for the whole
+step, or has its home on the store. Only time counts: it knows no joules.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ Span = tuple[float, float]
 def capuchin_steps(problem: Problem, budget: int) -> tuple[Step, ...] | None:
     """A blocking line within the budget; None where there is none, even with evictions on demand."""
     evictions = _decided(problem, budget, frozenset(Fate))
-    for chosen in (evictions, {}):
+    homes = {g: Eviction(Fate.SWAP, g[2]) for g in _gaps(problem) if g[1] == START and problem.tensors[g[0]].pageable}
+    for chosen in (evictions, {}, homes):
         found = _within(problem, chosen, budget, on_demand=True)
         if found is not None:
             return found
@@ -55,7 +57,7 @@ def _within(
 
 def _decided(problem: Problem, budget: int, fates: Collection[Fate]) -> dict[Gap, Eviction]:
     """Evictions after which the peak is within the budget, or nothing is left to evict at the peak."""
-    gaps = [(t, a, b) for t in range(len(problem.tensors)) for a, b in pairwise(accesses(problem, t)) if b > a + 1]
+    gaps = _gaps(problem)
     evictions: dict[Gap, Eviction] = {}
     refused: set[tuple[Gap, Fate]] = set()
     walk = Walk(problem, evictions)
@@ -71,6 +73,11 @@ def _decided(problem: Problem, budget: int, fates: Collection[Fate]) -> dict[Gap
         except ScheduleError:  # something else is recomputed from it, and it cannot be made again in time
             refused.add((gap, eviction.fate))
     return evictions
+
+
+def _gaps(problem: Problem) -> list[Gap]:
+    pairs = ((t, *pair) for t in range(len(problem.tensors)) for pair in pairwise(accesses(problem, t)))
+    return [(t, a, b) for t, a, b in pairs if b > a + 1 or a == START]
 
 
 @dataclass(frozen=True)
@@ -100,20 +107,33 @@ class _Options:
     def best(self, gap: Gap) -> _Candidate | None:
         """The best that can be done with a gap; None where it does not help at the peak, or must not be."""
         tensor, before, after = gap
-        if not before < self._walk.peak_stage < after:
+        found = self._problem.tensors[tensor]
+        peak = self._walk.peak_stage
+        swap = Fate.SWAP in self._fates and found.pageable and (gap, Fate.SWAP) not in self._refused
+        if before == START:
+            return self._home(gap) if swap and not after <= peak <= found.readers[-1] else None
+        if not before < peak < after or (found.maker == START and tensor not in self._written):
             return None
-        found: list[_Candidate] = []
-        if (
-            Fate.SWAP in self._fates
-            and self._problem.tensors[tensor].pageable
-            and (gap, Fate.SWAP) not in self._refused
-        ):
-            found.append(self._swap(gap))
-        if Fate.RECOMPUTE in self._fates and (gap, Fate.RECOMPUTE) not in self._refused:
-            seconds = self._recompute_s(tensor, after)
-            if seconds is not None:
-                found.append(self._costly(gap, Eviction(Fate.RECOMPUTE, after), seconds))
-        return max(found, key=lambda c: c.rank, default=None)
+        candidates = [self._swap(gap)] if swap else []
+        seconds = self._recompute_s(tensor, after)
+        if Fate.RECOMPUTE in self._fates and (gap, Fate.RECOMPUTE) not in self._refused and seconds is not None:
+            candidates.append(self._costly(gap, Eviction(Fate.RECOMPUTE, after), seconds))
+        return max(candidates, key=lambda c: c.rank, default=None)
+
+    def _home(self, gap: Gap) -> _Candidate:
+        """State on the store: read in before its first use, and written back after its update."""
+        tensor, after = self._problem.tensors[gap[0]], gap[2]
+        out_s = tensor.out_s if tensor.updater >= 0 else 0.0
+        out = _first_free(self._busy, self._starts[tensor.readers[-1] + 1], out_s)
+        back = _last_free([*self._busy, (out, out + out_s)], self._starts[after], tensor.in_s)
+        transfers = ((out, out + out_s), (back, back + tensor.in_s))
+        free_s = min(back, self._starts[-1] - out - out_s)
+        ready = max(0, min(bisect_right(self._starts, back) - 1, after))
+        early = self._walk.peak_stage < after
+        if free_s >= 0 and not (early and ready <= self._walk.peak_stage):
+            return _Candidate((gap, Eviction(Fate.SWAP, ready, transfers)), (True, free_s))
+        ready = max(ready, self._walk.peak_stage + 1) if early else ready
+        return self._costly(gap, Eviction(Fate.SWAP, ready), max(0.0, -free_s, tensor.in_s + out_s))
 
     def _costly(self, gap: Gap, eviction: Eviction, seconds: float) -> _Candidate:
         size = self._problem.tensors[gap[0]].bytes

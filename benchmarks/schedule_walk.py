@@ -31,9 +31,11 @@ class Eviction:
 
 
 def accesses(problem: Problem, tensor: int) -> tuple[int, ...]:
-    """The ops that make and read a tensor, ascending."""
-    found = problem.tensors[tensor]
-    return found.readers if found.maker == START else (found.maker, *found.readers)
+    """The ops that make and read a tensor, ascending; START first for what is there before.
+
+    To evict that in its first gap means that its home is the store; else it is never evicted.
+    """
+    return (problem.tensors[tensor].maker, *problem.tensors[tensor].readers)
 
 
 class Walk:
@@ -51,8 +53,11 @@ class Walk:
         self.peak_bytes = self.peak_stage = 0
         self._problem, self._evictions, self._budget = problem, evictions, budget
         self._next = [dict(pairwise(accesses(problem, t))) for t in range(len(problem.tensors))]
-        self._memory = {i: -1 for i, t in enumerate(problem.tensors) if t.maker == START}  # with the last access
-        self._store: set[int] = set()
+        self._home = {gap[0] for gap in evictions if gap[1] == START}
+        self._memory = {  # with the last access
+            i: START for i, t in enumerate(problem.tensors) if t.maker == START and i not in self._home
+        }
+        self._store = set(self._home)
         self._bytes = sum(problem.tensors[t].bytes for t in self._memory)
         self._note(0, 0)
         self._walk()
@@ -69,7 +74,7 @@ class Walk:
             self.before.append(frozenset(self._memory))
             self.stored.append(frozenset(self._store))
             self._stage(stage)
-        end = [i for i, t in enumerate(self._problem.tensors) if t.final or t.maker == START]
+        end = [i for i, t in enumerate(self._problem.tensors) if t.final and t.maker != START]
         for tensor in end:
             if tensor not in self._memory:
                 self._page_in(tensor, len(self._problem.ops), end)
@@ -118,7 +123,9 @@ class Walk:
         after = self._next[tensor].get(stage)
         found = self._problem.tensors[tensor]
         if after is None:
-            if not found.final and found.maker != START:
+            if tensor in self._home:
+                self._page_out(tensor)
+            if tensor in self._home or not (found.final or found.maker == START):
                 self._free(tensor)
             return
         eviction = self._evictions.get((tensor, stage, after))
@@ -159,12 +166,16 @@ class Walk:
 
     def _make_room(self, size: int, pinned: Collection[int]) -> None:
         while self._budget is not None and self._bytes + size > self._budget:
-            loose = [t for t in self._memory if t not in pinned and self._problem.tensors[t].pageable]
+            loose = [t for t in self._memory if t not in pinned and self._may_leave(t)]
             if not loose:
                 raise ScheduleError(f"{size} bytes more are needed, and nothing else may leave")
             tensor = min(loose, key=lambda t: (self._memory[t], t))
             self._page_out(tensor)
             self._free(tensor)
+
+    def _may_leave(self, tensor: int) -> bool:
+        found = self._problem.tensors[tensor]
+        return found.pageable and (found.maker != START or tensor in self._home)
 
     def _note(self, workspace: int, stage: int) -> None:
         if self._bytes + workspace > self.peak_bytes:
