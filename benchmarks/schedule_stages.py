@@ -134,7 +134,7 @@ def _stage(problem: Problem, cut: _Cut, number: int, metrics: Collection[int]) -
     read = {t for op in side for t in problem.ops[op].reads}
     again = _needed(problem, ops, ((saved | read) & made) - leave, leave)
 
-    def run(chosen: Sequence[int], start: Iterable[int], keep: Collection[int]) -> Run:
+    def run(chosen: Iterable[int], start: Iterable[int], keep: Collection[int]) -> Run:
         return _run(problem, chosen, start, keep, metrics)
 
     return Stage(
