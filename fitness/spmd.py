@@ -119,8 +119,8 @@ def orders(phases: Sequence[Phase], threads: int) -> list[list[tuple[int, int]]]
 
 
 def useful(plan: Plan, kernels: Mapping[str, Kernel], threads: int) -> int:
-    """How many of `threads` can speed the step up: one if all its calls together are cheap."""
-    return threads if sum(cost(kernels[call.kernel]) for call in plan.calls) >= LEAST else 1
+    """How many of `threads` can speed the step up: one if all its calls together are cheap, or memory is paged."""
+    return threads if not plan.transfers and sum(cost(kernels[call.kernel]) for call in plan.calls) >= LEAST else 1
 
 
 def cost(kernel: Kernel) -> int:

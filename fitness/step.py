@@ -18,7 +18,8 @@ class Step:
 
     The arena is donated: the next call overwrites the state returned before it. Passing that state back copies
     nothing; any other array is checked and copied in. `batch_views` may be filled in place and passed, so that
-    a batch is not copied either. Metrics are copies.
+    a batch is not copied either. Metrics are copies, and so is state that stands in a page file, which may not be
+    written to.
     """
 
     def __init__(
@@ -27,9 +28,10 @@ class Step:
         self._runner = runner
         self._initial = list(initial)
         self.state_names, self.batch_names = tuple(state_names), tuple(batch_names)
-        check_count("state", self.state_names, runner.state)
+        check_count("state", self.state_names, runner.plan.state)
         check_count("batch", self.batch_names, runner.batch)
         self.batch_views = runner.batch
+        self._state = runner.state
         self.peak_bytes = runner.plan.peak_bytes
 
     def initial_state(self) -> list[Array]:
@@ -39,22 +41,26 @@ class Step:
         return [leaf.copy() for leaf in self._initial]
 
     def __call__(self, state: Leaves, batch: Leaves) -> tuple[Any, list[Array]]:
-        pairs = foreign("state", state, self.state_names, self._runner.state)
-        pairs += foreign("batch", batch, self.batch_names, self._runner.batch)
+        leaves = foreign("state", state, self.state_names, self._state)
+        rows = foreign("batch", batch, self.batch_names, self._runner.batch)
         arena = self._runner.arena  # an array that lies in it could be overwritten before it is read
-        pairs = [(view, leaf.copy() if np.may_share_memory(leaf, arena) else leaf) for view, leaf in pairs]
-        for view, leaf in pairs:
-            view[...] = leaf
+        for given in (leaves, rows):
+            given.update({i: a.copy() for i, a in given.items() if np.may_share_memory(a, arena)})
+        for number, leaf in leaves.items():
+            self._runner.write_leaf(number, leaf)
+        for number, leaf in rows.items():
+            self._runner.batch[number][...] = leaf
         self._runner.run()
-        new = list(self._runner.state)
+        self._state = self._runner.state
+        new = list(self._state)
         metrics = [view.copy() for view in self._runner.metrics]
         if isinstance(state, Mapping):
             return dict(zip(self.state_names, new, strict=True)), metrics
         return new, metrics
 
 
-def foreign(what: str, given: Leaves, names: Sequence[str], views: Sequence[Array]) -> list[tuple[Array, Array]]:
-    """The views that must be filled, each with its array: all but those that were given themselves.
+def foreign(what: str, given: Leaves, names: Sequence[str], views: Sequence[Array]) -> dict[int, Array]:
+    """The views that must be filled, by number, each with its array: all but those that were given themselves.
 
     Raises FitnessError where count, name, shape or type is not as expected.
     """
@@ -66,21 +72,22 @@ def foreign(what: str, given: Leaves, names: Sequence[str], views: Sequence[Arra
     if len(given) != len(names):
         order = f"In order: {', '.join(names)}"
         raise FitnessError(f"{what}: expected {len(names)} arrays, got {len(given)}", "step", order)
-    pairs = [(view, np.asarray(leaf)) for view, leaf in zip(views, given, strict=True) if leaf is not view]
-    if all(array.shape == view.shape and array.dtype == view.dtype for view, array in pairs):
-        return pairs
+    pairs = enumerate(zip(views, given, strict=True))
+    found = {i: np.asarray(leaf) for i, (view, leaf) in pairs if leaf is not view}
+    if all(array.shape == views[i].shape and array.dtype == views[i].dtype for i, array in found.items()):
+        return found
     for name, view, leaf in zip(names, views, given, strict=True):
         expected, got = _type(view), _type(np.asarray(leaf))
         if expected != got:
             raise FitnessError(f"{what} {name}: expected {expected}, got {got}", "step", "Convert the array first")
-    return pairs
+    return found
 
 
 def _type(array: Array) -> str:
     return f"{array.dtype}{list(array.shape)}"
 
 
-def check_count(what: str, names: Sequence[str], views: Sequence[Array]) -> None:
+def check_count(what: str, names: Sequence[str], views: Sequence[object]) -> None:
     """Raises FitnessError unless each view has a name."""
     if len(names) != len(views):
         raise FitnessError(f"the signature has {len(names)} {what} leaves, the plan {len(views)}", "step")

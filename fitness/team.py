@@ -29,7 +29,7 @@ from fitness.loader import Loader
 from mlir_passes import llvm
 
 Array = np.ndarray[Any, Any]
-_SPINS = 2000  # pauses: 58 us on Zen 3, 90 us on Skylake and later; to wake a sleeper takes some us of system time
+SPINS = 2000  # pauses: 58 us on Zen 3, 90 us on Skylake and later; to wake a sleeper takes some us of system time
 _GIVE_WAY_NS = 1_000_000  # Linux takes a core away after 1.4 to 4 ms (base slice by number of cores, timer tick)
 _LINE = 8  # 64-bit words of a cache line
 _STAMP = 5  # word of a task that says in how many steps it was claimed
@@ -355,7 +355,7 @@ class Team:
     """
 
     def __init__(self, tasks: Array, orders: Array, width: int, keep: object) -> None:
-        self._tasks = _aligned(len(tasks) * _LINE).reshape(-1, _LINE)
+        self._tasks = aligned(len(tasks) * _LINE).reshape(-1, _LINE)
         self._tasks[:, :_STAMP] = tasks
         self._orders, self._keep = np.ascontiguousarray(orders, np.int64), keep
         self._code = _code(width)
@@ -378,22 +378,22 @@ class Team:
     def _start(self) -> None:
         if self._finish is not None:
             self._finish.detach()  # they belong to the process that this one was forked from
-        words = _aligned(_CONTROL_WORDS)
+        words = aligned(_CONTROL_WORDS)
         words[:2] = self._tasks.ctypes.data, len(self._tasks)
         self._tasks[:, _STAMP] = 0
         _allow(words[-_CORES // 64 :])
         handles: list[int] = []
-        own = _aligned(len(self._orders) * _LINE).reshape(-1, _LINE)
+        own = aligned(len(self._orders) * _LINE).reshape(-1, _LINE)
         for mine, order in zip(own, self._orders, strict=True):
             mine[:2] = words.ctypes.data, order.ctypes.data
         self._self, self._pid = own.ctypes.data, os.getpid()
         keep = (words, own, self._tasks, self._orders, self._keep, self._code)
-        self._finish = weakref.finalize(self, _end, handles, self._code.stop, words.ctypes.data, self._pid, keep)
+        self._finish = weakref.finalize(self, end_threads, handles, self._code.stop, words.ctypes.data, self._pid, keep)
         for mine in own[1:]:
-            handles.append(_thread(self._code.helper, mine.ctypes.data))
+            handles.append(start_thread(self._code.helper, mine.ctypes.data))
 
 
-def _end(handles: list[int], stop: Any, control: int, pid: int, keep: object) -> None:
+def end_threads(handles: list[int], stop: Any, control: int, pid: int, keep: object) -> None:
     """Stop and join the helpers; what they use is held up to here."""
     if os.getpid() != pid:
         return
@@ -402,7 +402,7 @@ def _end(handles: list[int], stop: Any, control: int, pid: int, keep: object) ->
         c.CDLL(None).pthread_join(c.c_ulong(handle), None)
 
 
-def _thread(function: int, argument: int) -> int:
+def start_thread(function: int, argument: int) -> int:
     """A thread that handles no signals: those are the interpreter's."""
     handle = c.c_ulong()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -415,7 +415,7 @@ def _thread(function: int, argument: int) -> int:
     return handle.value
 
 
-def _aligned(words: int) -> Array:
+def aligned(words: int) -> Array:
     """That many zeros from the start of a cache line on."""
     memory = np.zeros(words + _LINE, np.int64)
     return memory[-(memory.ctypes.data // 8) % _LINE :][:words]
@@ -430,7 +430,7 @@ def _allow(words: Array) -> None:
 @cache
 def _code(width: int) -> _Code:
     loader = Loader()
-    text = _TEAM.format(columns=width + 1, spins=_SPINS, give_way_ns=_GIVE_WAY_NS, **row_call(width))
+    text = _TEAM.format(columns=width + 1, spins=SPINS, give_way_ns=_GIVE_WAY_NS, **row_call(width))
     loader.add(llvm.object_from_ir(text, level=2), f"team{width}")
     run = c.CFUNCTYPE(None, c.c_void_p, c.c_int64)(loader.address("run"))
     stop = c.CFUNCTYPE(None, c.c_void_p)(loader.address("stop"))

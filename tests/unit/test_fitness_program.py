@@ -79,7 +79,7 @@ def test_empty_folder_torn_manifest_and_other_format_are_named(folder: Path, tmp
     manifest = folder / "manifest.json"
     data = json.loads(manifest.read_text())
     manifest.write_text(json.dumps({**data, "format": 99}))
-    with pytest.raises(FitnessError, match="format 99, this version reads 1"):
+    with pytest.raises(FitnessError, match="format 99, this version reads up to 2"):
         load_step(folder)
     manifest.write_text(manifest.read_text()[:50])
     with pytest.raises(FitnessError, match="damaged"):

@@ -163,7 +163,7 @@ def test_ten_thousand_short_steps(threads: int, steps_a_call: int):
 
 def test_sleepers_are_woken(monkeypatch: pytest.MonkeyPatch):
     """With a spin of one pause every wait is a sleep, and every opening of a phase a wake."""
-    monkeypatch.setattr(team, "_SPINS", 1)
+    monkeypatch.setattr(team, "SPINS", 1)
     monkeypatch.setattr(team, "_GIVE_WAY_NS", 1)
     team._code.cache_clear()
     try:
