@@ -17,7 +17,7 @@ MLIR_ERRORS = (ir.MLIRError, ValueError, RuntimeError)  # pyright: ignore[report
 _ITERATOR = re.compile("parallel|reduction")
 SITE = "site"  # the attribute that holds an op's site, in base.mlir only
 _NUMBERED = f'{SITE} = "'
-_LOCATED = re.compile(r"""\"(op\d+(?:'\d+)?)"(?!:)""")  # a name, not a file with line and column
+_LOCATED = re.compile(r"""\"((?:op|arg)\d+(?:'\d+)?)"(?!:)""")  # a name, not a file with line and column
 
 
 def new_context() -> ir.Context:
@@ -173,7 +173,8 @@ def locate_sites(block: Any, other: str = "") -> None:
 
 
 def located_site(op: Any) -> str:
-    """The site that an op has as its location, the first of several; "" for none."""
+    """The site that an op has as its location, the first of several, or the argument ("arg2") that an edit made it for;
+    "" for none."""
     found = _LOCATED.search(str(op.location))
     return found[1] if found else ""
 

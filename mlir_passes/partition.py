@@ -79,8 +79,7 @@ def _graph(step: StepText, found: Sequence[Group], ops: Sequence[Any]) -> Kernel
         if kernel.text not in kernels:
             kernels[kernel.text] = len(unique)
             unique.append(kernel)
-        position = _last_maker(step, group, outputs, len(ops))
-        site = _fresh(located_site(ops[position]) if position < len(ops) else "", len(calls), sites)
+        site = _fresh(_site(step, group, outputs, ops), len(calls), sites)
         calls.append(Call(kernels[kernel.text], tuple(map(name, inputs)), tuple(map(name, outputs)), site))
     return KernelGraph(
         kernels=tuple(unique),
@@ -92,16 +91,19 @@ def _graph(step: StepText, found: Sequence[Group], ops: Sequence[Any]) -> Kernel
     )
 
 
-def _last_maker(step: StepText, group: Group, outputs: Sequence[str], read: int) -> int:
-    """Where the last op that makes an output stands. Of the step's ops `read` were in its text; one that was added,
-    such as a rounding, stands where the op does that makes what it reads."""
-    own, found = {op.position for op in group.ops}, list[int]()
+def _site(step: StepText, group: Group, outputs: Sequence[str], ops: Sequence[Any]) -> str:
+    """The site of the last op that has one and makes an output, else of the last op of the group; "" for none. What was
+    added to the step's text, such as a rounding, goes by the op that makes what it reads."""
+    own = {op.position for op in group.ops}
+    makers: list[int] = []
     for op in group.ops:
-        if set(op.results).isdisjoint(outputs):
-            continue
-        source = step.makers.get(op.operands[0]) if op.position >= read else None
-        found.append(source.position if source is not None and source.position in own else op.position)
-    return max(found)
+        if not set(op.results).isdisjoint(outputs):
+            source = step.makers.get(op.operands[0]) if op.position >= len(ops) else None
+            makers.append(source.position if source is not None and source.position in own else op.position)
+    for position in (*sorted(makers, reverse=True), *sorted(own, reverse=True)):
+        if position < len(ops) and (site := located_site(ops[position])):
+            return site
+    return ""
 
 
 def _fresh(site: str, number: int, taken: set[str]) -> str:

@@ -118,7 +118,7 @@ class Editor:
     def scale_operand(self, site: str, slot: int, factor: float) -> None:
         """Multiply what an op reads as operand `slot` by a constant."""
         op = self.op(site)
-        with ir.InsertionPoint(op), ir.Location.unknown(op.context):
+        with ir.InsertionPoint(op), _location(op.operands[slot]):
             op.operands[slot] = scaled(op.operands[slot], factor)
 
     def round(self, name: str, element: str) -> None:
@@ -141,8 +141,8 @@ class Editor:
         parts = [part_of(form, shape, sizes, run) for form, shape in zip(known, shapes, strict=True)]
         if run.offset + (run.count - 1) * run.stride >= sizes[run.loop] or any(p is None for p in parts):
             raise EditDoesNotApply("edit", f"loop {run.loop} of {site} cannot run over {run}")
-        with ir.InsertionPoint(op), ir.Location.unknown(op.context):
-            for index, part in enumerate(p for p in parts if p is not None):
+        for index, part in enumerate(p for p in parts if p is not None):
+            with ir.InsertionPoint(op), _location(op.operands[index]):
                 op.operands[index] = sliced(op.operands[index], part)
                 maps[index] = _map(part.map, maps[index]) if list(part.map) != known[index] else maps[index]
         if op.name == "linalg.generic":
@@ -188,7 +188,7 @@ class Editor:
             raise EditDoesNotApply("edit", f"{use.value} of type {value.type} cannot become {wanted}")
         if have == want:
             return value
-        with ir.InsertionPoint(before), ir.Location.unknown(before.context):
+        with ir.InsertionPoint(before), _location(value):
             return resize(value, have, want, use)
 
     def _checked(self, name: str) -> Any:
@@ -202,7 +202,7 @@ class Editor:
         """Where ops that read `value` come before all others that may."""
         made = producer(value)
         point = ir.InsertionPoint.at_block_begin(self._block) if made is None else ir.InsertionPoint.after(made)
-        with point, ir.Location.unknown(self._block.owner.context):
+        with point, _location(value):
             yield
 
     def _stand_in(self, name: str, old: Any, made: Sequence[Any]) -> None:
@@ -231,6 +231,12 @@ class Editor:
         while op.block != self._block:
             op = op.parent.operation
         return op
+
+
+def _location(value: Any) -> Any:
+    """Of what reads `value` and an edit inserts: that of the op that makes the value, or the argument's name."""
+    made = producer(value)
+    return ir.Location.name(f"arg{value.arg_number}", context=value.type.context) if made is None else made.location
 
 
 def _uses(value: Any) -> list[tuple[Any, int]]:
