@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlir_passes.schedule.problem import START, Problem
-from mlir_passes.schedule.steps import ScheduleError
+from mlir_passes.schedule.decode import decode
+from mlir_passes.schedule.exact import Task, least_memory
+from mlir_passes.schedule.expense import homeless
+from mlir_passes.schedule.greedy import greedy
+from mlir_passes.schedule.problem import Problem
+from mlir_passes.schedule.steps import ScheduleError, Step, replay
 
 
 class Infeasible(ScheduleError):
@@ -37,7 +42,7 @@ class Floor:
 def floor(problem: Problem, paging: bool = True) -> Floor:
     """The largest working set: what an op reads and makes, its workspace, and what never leaves memory."""
     tensors = problem.tensors
-    fixed = {i for i, t in enumerate(tensors) if t.maker == START and not (paging and t.pageable)}
+    fixed = homeless(problem, paging)
     best: tuple[int, int, int, int] = (-1, 0, 0, 0)
     for number, op in enumerate(problem.ops):
         used = sum(tensors[t].bytes for t in {*op.reads, *op.makes} - fixed)
@@ -46,3 +51,19 @@ def floor(problem: Problem, paging: bool = True) -> Floor:
     parts = f"tensors {best[2]:,}" + (f", workspace {best[3]:,}" if best[3] else "")
     parts += f", always in memory {always:,}" if always else ""
     return Floor(best[0] + always, problem.ops[-best[1]].name, parts)
+
+
+def smallest(task: Task, lowest: Floor, time_limit_s: float) -> tuple[int, bool]:
+    """The smallest budget found to suffice, and whether it is the smallest of all. The deadline is left out."""
+    problem = task.problem
+    allow = [way for way, on in (("remat", task.remat), ("page", task.paging)) if on]
+    steps = decode(problem, greedy(problem, lowest.bytes, (), allow)).steps
+    needed = _peak(problem, steps)
+    if needed > lowest.bytes:
+        exact = least_memory(task, time_limit_s, lowest.bytes, steps)
+        needed = min(needed, _peak(problem, exact))
+    return needed, needed <= lowest.bytes
+
+
+def _peak(problem: Problem, steps: Sequence[Step]) -> int:
+    return replay(problem, steps).peak_bytes

@@ -1,14 +1,32 @@
-"""The chain that finds a schedule: bound, heuristics, exact model, overlap, certificate."""
+"""The chain that finds a schedule: bound, heuristics, exact search, overlap of transfers, certificate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
 
-from mlir_passes.schedule.infeasible import Infeasible
+from mlir_passes.schedule.bound import Bound, cut_bound
+from mlir_passes.schedule.decode import decode, encode
+from mlir_passes.schedule.evolve import evolve
+from mlir_passes.schedule.exact import Found, Task, search
+from mlir_passes.schedule.expense import expense
+from mlir_passes.schedule.genes import Hold
+from mlir_passes.schedule.greedy import greedy
+from mlir_passes.schedule.infeasible import Floor, Infeasible, floor, smallest
+from mlir_passes.schedule.overlap import overlapped
 from mlir_passes.schedule.problem import Problem
 from mlir_passes.schedule.request import Request, Solution
+from mlir_passes.schedule.seeds import seeds
+from mlir_passes.schedule.steps import ScheduleError, Step, replay
 
 __all__ = ["Infeasible", "Request", "Solution", "solve"]
+
+SAME = 1e-4  # relative difference of overheads that counts as none: what the exact search leaves open
+MOST_COMPUTATIONS = 8  # of an op, where the limit of the exact search is raised
 
 
 def _silent(stage: str) -> None:
@@ -16,5 +34,233 @@ def _silent(stage: str) -> None:
 
 
 def solve(problem: Problem, request: Request, on_stage: Callable[[str], None] = _silent) -> Solution:
-    """The best schedule found within the budget and the deadline; raises Infeasible."""
-    raise NotImplementedError
+    """The best schedule found within the budget and the deadline; raises Infeasible where there is none, and
+    ScheduleError for a request that says nothing.
+
+    Ctrl-C ends the search: the best schedule so far is the answer, and if there is none KeyboardInterrupt is raised.
+    """
+    if request.budget_bytes <= 0:
+        raise ScheduleError(f"a budget of {request.budget_bytes} bytes holds nothing")
+    if request.deadline_s < problem.time_s:
+        wanted = f"a deadline of {request.deadline_s:.4g} s"
+        raise ScheduleError(f"{wanted} is less than computing each op once takes, {problem.time_s:.4g} s")
+    return _Chain(problem, request, on_stage).run()
+
+
+@dataclass(frozen=True)
+class _Best:
+    """A line within the budget and the deadline."""
+
+    overhead: float
+    blocking: tuple[Step, ...]
+    holds: tuple[Hold, ...]
+    found_by: str
+
+
+class _Chain:
+    def __init__(self, problem: Problem, request: Request, on_stage: Callable[[str], None]) -> None:
+        self._problem, self._request, self._tell = problem, request, on_stage
+        self._costs = expense(problem, request.minimise)
+        self._allow = [way for way, on in (("remat", request.remat), ("page", request.paging)) if on]
+        self._seconds: dict[str, float] = {}
+        self._begun = time.monotonic()
+        self._best: _Best | None = None
+        self._near: tuple[tuple[Hold, ...], ...] = ()  # holds that are not within the limits, but near them
+        self._bound = Bound(0.0, 0, frozenset(), frozenset())
+        self._exact: Found | None = None
+        self._stopped = False
+
+    def run(self) -> Solution:
+        """One stage a line; each is left out where the best line is proven before."""
+        self._take((), "keep all")
+        try:
+            for stage, do in (
+                ("bound", self._find_bound),
+                ("greedy", self._descend),
+                ("evolution", self._evolve),
+                ("exact", self._search),
+                ("certificate", self._certify),
+            ):
+                if not self._proven() and not self._stopped:
+                    with self._stage(stage):
+                        do()
+        except KeyboardInterrupt:
+            self._stopped = True
+        if self._best is None and self._stopped:
+            raise KeyboardInterrupt
+        if self._best is None:
+            with self._stage("smallest budget"):
+                raise self._infeasible(f"; none was found in {self._request.time_limit_s:.0f} s")
+        return self._solution(self._best)
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        self._tell(name)
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds[name] = time.monotonic() - begun
+
+    def _left_s(self) -> float:
+        return self._request.time_limit_s - (time.monotonic() - self._begun)
+
+    def _find_bound(self) -> None:
+        lowest = floor(self._problem, self._request.paging)
+        if self._request.budget_bytes < lowest.bytes:
+            raise self._infeasible("", lowest)
+        self._bound = self._cut(12, min(20.0, 0.15 * self._request.time_limit_s))
+        if self._bound.overhead == inf:
+            raise self._infeasible(", proven by the cut bound")
+
+    def _cut(self, moments: int, seconds: float) -> Bound:
+        request = self._request
+        return cut_bound(
+            self._problem, request.budget_bytes, self._costs, deadline_s=request.deadline_s, remat=request.remat,
+            paging=request.paging, moments=moments, time_limit_s=seconds, threads=request.workers,
+        )  # fmt: skip
+
+    def _descend(self) -> None:
+        """Greedy from keeping everything, and from what the bound lets go."""
+        found = seeds(self._problem, self._bound)
+        starts = [holds for holds in found if not self._take(holds, "cut bound")]
+        until = time.monotonic() + 0.15 * self._request.time_limit_s
+        for start in ((), *starts):
+            if start == () or time.monotonic() < until:
+                holds = greedy(self._problem, self._request.budget_bytes, start, self._allow, self._request.minimise)
+                self._near += () if self._take(holds, "greedy") else (holds,)
+        self._near = (*found, *self._near)
+
+    def _evolve(self) -> None:
+        size, request = len(self._problem.ops), self._request
+        evaluations = 8000 if size >= 120 else 4000 if size >= 60 else 1000
+        until = time.monotonic() + min(0.3 * request.time_limit_s, max(0.0, self._left_s()))
+        starts = ((self._best.holds,) if self._best else ()) + self._near
+        holds = evolve(
+            self._problem, request.budget_bytes, request.deadline_s, starts, evaluations, random.Random(request.seed),
+            self._allow, request.minimise, lambda found, cost: self._note(found), lambda: time.monotonic() > until,
+        )  # fmt: skip
+        self._note(holds)
+        self._near = (holds, *self._near)
+
+    def _note(self, holds: tuple[Hold, ...]) -> None:
+        self._take(holds, "evolution")
+
+    def _search(self) -> None:
+        """The exact search, with more computations of an op allowed until that changes nothing; and with more of the
+        transfers' time counted, if a line found is late when transfers overlap."""
+        computations, reads, share = (2 if len(self._problem.ops) >= 300 else 3), 1, 0.0
+        while self._left_s() > 0.5 and not self._proven():
+            before = self._best.overhead if self._best else inf
+            found = search(self._task(share), self._hint(), before, self._left_s(), computations, reads)
+            self._stopped = found.stopped
+            late = self._late(found)
+            if not late:
+                self._take_steps(found)
+            if share == 0.0:
+                self._exact = found
+            if late and share < 1:
+                share = min(1.0, share + 0.34)
+                continue
+            after = self._best.overhead if self._best else inf
+            settled = computations > 3 and after >= before * (1 - SAME)
+            if found.stopped or not found.complete or found.general or settled or computations >= MOST_COMPUTATIONS:
+                return
+            computations, reads = computations + 1, reads + 1
+
+    def _task(self, share: float) -> Task:
+        request = self._request
+        return Task(
+            self._problem, request.budget_bytes, self._costs, request.deadline_s, share, request.remat, request.paging,
+            request.seed, request.workers,
+        )  # fmt: skip
+
+    def _hint(self) -> tuple[Step, ...] | None:
+        if self._best:
+            return self._best.blocking
+        return decode(self._problem, self._near[0]).steps if self._near else None
+
+    def _late(self, found: Found) -> bool:
+        if found.steps is None or self._request.deadline_s == inf:
+            return False
+        return self._makespan_s(found.steps) > self._request.deadline_s * (1 + 1e-9)
+
+    def _makespan_s(self, steps: Sequence[Step]) -> float:
+        return overlapped(self._problem, steps, self._request.budget_bytes).makespan_s
+
+    def _take_steps(self, found: Found) -> None:
+        """Take the line as genes; where they say a little less than it, the evolution mends them."""
+        if found.steps is None or (self._best and found.overhead >= self._best.overhead):
+            return
+        name = f"exact search, at most {max(found.limits.computations)} computations of an op"
+        holds = encode(self._problem, found.steps)
+        if not self._take(holds, name) or (self._best and self._best.overhead > found.overhead * (1 + SAME) + 1e-15):
+            self._near = (holds, *self._near)
+            starts = ((self._best.holds,) if self._best else ()) + (holds,)
+            mended = evolve(
+                self._problem, self._request.budget_bytes, self._request.deadline_s, starts, 2000,
+                random.Random(self._request.seed), self._allow, self._request.minimise,
+            )  # fmt: skip
+            self._take(mended, f"{name}, mended")
+
+    def _certify(self) -> None:
+        """A bound from more moments, with the time that is left."""
+        if self._left_s() > 1 and self._best:
+            closer = self._cut(30, min(self._left_s(), 0.3 * self._request.time_limit_s))
+            if inf > closer.overhead > self._bound.overhead:
+                self._bound = closer
+
+    def _take(self, holds: tuple[Hold, ...], found_by: str) -> bool:
+        """Whether the holds are within the limits; the best ones are kept."""
+        decoded = decode(self._problem, holds)
+        try:
+            usage = replay(self._problem, decoded.steps, self._request.budget_bytes)
+        except ScheduleError:
+            return False
+        overhead = max(0.0, self._costs.of(usage) - self._costs.once)
+        if self._best and overhead >= self._best.overhead:
+            return True
+        deadline_s = self._request.deadline_s
+        if usage.time_s > deadline_s and self._makespan_s(decoded.steps) > deadline_s * (1 + 1e-9):
+            return False
+        self._best = _Best(overhead, decoded.steps, holds, found_by)
+        return True
+
+    def _lower(self) -> float:
+        """The proven bound of the overhead, for any number of computations."""
+        exact = self._exact.bound if self._exact and self._exact.general else 0.0
+        return max(self._bound.overhead, exact)
+
+    def _proven(self) -> bool:
+        return self._best is not None and self._best.overhead <= self._lower() * (1 + SAME) + 1e-12 * self._costs.once
+
+    def _certificate(self, best: _Best) -> str:
+        exact = self._exact
+        if self._proven():
+            by_exact = exact is not None and exact.general and exact.bound > self._bound.overhead
+            text = "optimal: " + ("keep all" if best.overhead == 0 else "exact search" if by_exact else "cut bound")
+        else:
+            text = "cut bound"
+            if exact and exact.complete and best.overhead <= exact.bound * (1 + SAME) + 1e-12 * self._costs.once:
+                most = max(exact.limits.computations), max(exact.limits.reads, default=0)
+                text += f"; optimal with at most {most[0]} computations of an op and {most[1]} reads of a tensor"
+            elif exact and not exact.general:
+                text += f"; {exact.bound / self._costs.once:.4%} over keep-all with limits of the exact search"
+        return text + (", stopped" if self._stopped else "")
+
+    def _solution(self, best: _Best) -> Solution:
+        self._tell("overlap")
+        result = overlapped(self._problem, best.blocking, self._request.budget_bytes)
+        usage = replay(self._problem, result.steps, self._request.budget_bytes)
+        bound = self._costs.once + min(self._lower(), best.overhead)
+        gap = (self._costs.of(usage) - bound) / self._costs.once if self._costs.once > 0 else 0.0
+        return Solution(
+            result.steps, best.blocking, best.holds, usage, result.makespan_s, bound, max(0.0, gap),
+            self._certificate(best), best.found_by, self._seconds,
+        )  # fmt: skip
+
+    def _infeasible(self, why: str, lowest: Floor | None = None) -> Infeasible:
+        request = self._request
+        lowest = lowest or floor(self._problem, request.paging)
+        needed, exact = smallest(self._task(0.0), lowest, min(20.0, 0.3 * request.time_limit_s))
+        return Infeasible(request.budget_bytes, needed, lowest, exact, why)
