@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fitness.choices import load_choices
+from fitness.costs import modelled_costs
 from fitness.cpu import Array, CpuRunner
 from fitness.job import Context
 from fitness.lessons import Lessons, read_lessons
@@ -27,6 +28,8 @@ from mlir_passes.pipeline import (
     warm_up,
 )
 from mlir_passes.program import Program
+from mlir_passes.schedule.genes import from_plain
+from mlir_passes.schedule.line import line_of
 from workloads.workload import PreparedWorkload
 
 SLACK = 4096  # bytes after an arena, where a write past the plan shows
@@ -60,17 +63,28 @@ class Bench:
 
     def variant(self, genome: Mapping[str, Any], on_stage: Callable[[str], None]) -> Variant:
         """The base with a genome applied, in the module's own context; raises PassError where the numerics rule of
-        the workload does not permit the genome's storage."""
+        the workload does not permit the genome's storage, or a gene cannot be read."""
         storage, rule = genome.get("storage", "f32"), self.lessons.prepared.signature.storage
         if storage not in rule:
             raise PassError("edit", f"the numerics rule of the workload permits {', '.join(rule)}, not {storage}")
-        return edit_module(self.module, [edit_from_json(e) for e in genome.get("edits", ())], on_stage, storage)
+        edits, genes = genome.get("edits", ()), from_plain(genome.get("schedule", ()))
+        return edit_module(self.module, [edit_from_json(e) for e in edits], on_stage, storage, genes)
 
-    def compile(self, variant: Variant, cache: ObjectCache, on_stage: Callable[[str], None]) -> Program:
-        """The program of a variant of the base."""
+    def compile(
+        self,
+        variant: Variant,
+        cache: ObjectCache,
+        on_stage: Callable[[str], None],
+        on_dropped: Callable[[Sequence[str]], None] = lambda _: None,
+    ) -> Program:
+        """The program of a variant of the base; on_dropped: see `line_of`."""
         signature = self.lessons.prepared.signature
         sizes = len(signature.state), len(signature.batch)
-        given = self.kernel_context, self.choices, variant.storage
+        line = None
+        if variant.schedule:
+            costs = modelled_costs(self.profile, self.base.plan.peak_bytes)
+            line = line_of(variant.schedule, *sizes, costs, on_dropped)
+        given = self.kernel_context, self.choices, variant.storage, line
         return compile_module(variant.module, signature.entry, *sizes, cache, on_stage, *given)
 
     def subject(self, runner: CpuRunner) -> Subject:

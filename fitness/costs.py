@@ -49,7 +49,7 @@ class MeasuredCosts:
 
     model: ModelledCosts
     calls_s: tuple[float, ...]
-    tier: PageTier
+    tier: PageTier | Page
 
     @property
     def method(self) -> str:

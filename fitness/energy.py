@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from fitness.costs import modelled_costs
 from fitness.profile import Profile
 from fitness.result import Measure
 from fitness.spmd import pieces, useful
@@ -14,7 +15,8 @@ RAPL = Path("/sys/class/powercap")
 
 
 def energy(program: Program, profile: Profile, threads: int = 1) -> Measure:
-    """Joules of one step: the calls' arithmetic and traffic, and static power over the modelled time.
+    """Joules of one step: the calls' arithmetic and traffic, transfers to and from the page file, and static power over
+    the modelled time of the calls.
 
     Work takes the same joules on any core. Static power is that of all cores that have a thread of the step, for the
     whole step, also while some wait: at best, threads take as much of it as one does.
@@ -25,8 +27,18 @@ def energy(program: Program, profile: Profile, threads: int = 1) -> Measure:
     dynamic = [k.flops * profile.flop.value + b * level.energy.value for k, b in zip(kernels, moved, strict=True)]
     used = useful(program.plan, program.kernels, threads)
     static = profile.static.value * used * modelled_s(program, profile, used)
+    paged = _paged(program, profile)
     shared = f", {threads} threads" if threads > 1 else ""  # as asked for: one method for all variants of a run
-    return Measure(math.fsum((*dynamic, static)), f"model:{profile.name}{shared}")
+    return Measure(math.fsum((*dynamic, *paged, static)), f"model:{profile.name}{shared}")
+
+
+def _paged(program: Program, profile: Profile) -> list[float]:
+    """Joules of each transfer."""
+    if not program.plan.transfers:
+        return []
+    costs, buffers = modelled_costs(profile, program.plan.peak_bytes), program.plan.buffers
+    moves = {"out": costs.page_out, "in": costs.page_in}
+    return [moves[t.kind](buffers[t.buffer].bytes).energy_j for t in program.plan.transfers]
 
 
 def modelled_s(program: Program, profile: Profile, threads: int = 1) -> float:

@@ -56,7 +56,10 @@ def evaluate(bench: Bench, job: Job, channel: Channel) -> Result | None:
         found = replace(found, fingerprint=variant.fingerprint)
         if channel.known(variant.fingerprint):
             return None
-        program = bench.compile(variant, cache, clock.enter)
+        dropped: list[str] = []
+        program = bench.compile(variant, cache, clock.enter, dropped.extend)
+        left_out = f"left out of its schedule: {'; '.join(dropped)}"[:_DETAIL] if dropped else ""
+        found = replace(found, detail=left_out, paged_bytes=program.plan.paged_bytes)
         measured = _measure(bench, program, clock, found)
     except MemoryError:
         measured = Failure(Outcome.OUT_OF_MEMORY, "an allocation failed at the memory limit")
@@ -76,7 +79,8 @@ def _measure(bench: Bench, program: Program, clock: _Clock, found: Result) -> Re
     if context.memory_budget and peak > context.memory_budget:
         return Failure(Outcome.OUT_OF_MEMORY, f"the arena needs {peak} bytes, the budget is {context.memory_budget}")
     clock.enter("load")
-    runner = CpuRunner(program, SLACK, threads=context.threads)
+    pages = Path(context.page_dir) if context.page_dir else None
+    runner = CpuRunner(program, SLACK, threads=context.threads, page_dir=pages)
     clock.enter("check")
     failure = check(runner, bench.base, bench.state, bench.batches, context.slow_ratio)
     if failure:

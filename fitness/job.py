@@ -48,6 +48,7 @@ class Context:
     split: "validation" in a search, "test" only in the final check.
     seeds: of the trainings that give the error; () for those of the workload, which a search uses.
     tuning: path of the file of choices that kernels are made by, "" for the defaults.
+    page_dir: folder of the page files of variants that page, "" for the system's folder of temporary files.
     """
 
     prepared: str
@@ -64,6 +65,7 @@ class Context:
     split: str = "validation"
     tuning: str = ""
     seeds: tuple[int, ...] = ()
+    page_dir: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

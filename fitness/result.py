@@ -60,6 +60,8 @@ class Result:
     measured_s: the variant's own seconds a step in that process; `runtime_s` is the ratio times the base's seconds.
     stage_s: wall seconds by stage. cache_hits, cache_misses: kernels found in / added to the object cache.
     answered_by: "" if evaluated, else "fingerprint" (a variant with the same fingerprint answered).
+    paged_bytes: of the page file, beside `peak_bytes` of the arena. detail: of a valid one, which genes of its schedule
+    could not be honoured.
     """
 
     outcome: Outcome
@@ -73,6 +75,7 @@ class Result:
     cache_hits: int = 0
     cache_misses: int = 0
     answered_by: str = ""
+    paged_bytes: int = 0
 
     @property
     def ok(self) -> bool:

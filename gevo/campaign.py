@@ -13,6 +13,8 @@ from gevo.config import Budget, CampaignConfig
 from gevo.errors import RunDamaged
 from gevo.objectives import not_finite
 from gevo.record import Record, record_id
+from gevo.scheduling import FILE as SCHEDULES
+from gevo.scheduling import Schedules
 from gevo.search import Proposal, Search
 from gevo.store import Run, RunWriter
 from gevo.tally import Tally
@@ -73,6 +75,7 @@ class Campaign:
             self.config.seed,
             self.config.storage,
             limits=run.limits,
+            schedules=Schedules.load(run.folder / SCHEDULES) if self.config.schedule else None,
         )
         records = run.records()
         self._energy_method = run.manifest["base"]["energy_j_method"]

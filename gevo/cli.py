@@ -85,6 +85,12 @@ def search(
     storage: Annotated[
         str, typer.Option(metavar="LIST", help="What variants may store values in: f16,bf16; default: as permitted.")
     ] = "",
+    schedule: Annotated[
+        bool, typer.Option(help="Vary what is kept, computed again and in what order; where memory counts.")
+    ] = True,
+    page_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Let variants page to files there; default: they may not.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same search, whatever the number of workers.")] = 0,
     population: Annotated[int, typer.Option(min=4, metavar="N", help="Genomes kept, and asked for a generation.")] = 28,
     name: Annotated[str, typer.Option(help="Name of the run; default: workload and time.")] = "",
@@ -110,6 +116,11 @@ def search(
     A workload says by its numerics rule, storage=..., what a variant may store
     values between kernels in: f16 and bf16 take half the bytes of f32. The base
     is always f32; --storage narrows the choice, --storage f32 leaves none.
+    \b
+    Where peak_bytes is an objective or --memory-budget is given, genomes have
+    schedule genes: which values are given back and computed again, or paged to
+    a file with --page-dir. Those never change a result. The search starts from
+    a solver's schedules of the base; see `gevo schedule`.
 
     \b
     Example:
@@ -131,6 +142,8 @@ def search(
         budget=_budget(time, evaluations, generations),
         search=SearchConfig(population=population),
         storage=_storage(storage),
+        schedule=schedule and ("peak_bytes" in _objectives(objectives) or bool(memory_budget)),
+        page_dir=str(_folder(page_dir)) if page_dir is not None else "",
     )
     stem = Path(workload.partition(":")[0]).stem
     folder = run_dir / (name or f"{stem}-{datetime.now():%Y%m%d-%H%M%S}")
@@ -571,6 +584,14 @@ def _seconds(text: str) -> float:
         return parse_duration(text)
     except ValueError as error:
         raise CampaignError(str(error), "--for") from error
+
+
+def _folder(path: Path) -> Path:
+    """An existing folder that files can be made in, absolute."""
+    from gevo.schedule_options import check_page_dir
+
+    check_page_dir(path)
+    return path.absolute()
 
 
 def _size(text: str) -> int:

@@ -29,6 +29,7 @@ from gevo.launch import (
     crowded,
     freeze_choices,
     lay_out,
+    lay_out_schedules,
     manifest,
     new_folder,
     permitted,
@@ -41,10 +42,12 @@ from gevo.machine import cores
 from gevo.pick import pick
 from gevo.progress import outcomes_text, view_for
 from gevo.record import Record, versus
+from gevo.scheduling import gene_text
 from gevo.store import Run, RunWriter
 from gevo.tally import Tally
 from gevo.units import seconds as seconds_text
-from gevo.units import span
+from gevo.units import size, span
+from mlir_passes.schedule.genes import from_plain
 
 if TYPE_CHECKING:
     from gevo.schedule_options import Options
@@ -69,6 +72,11 @@ def search(config: CampaignConfig, folder: Path, console: Console, confirm: bool
         if tuned:
             console.print(f"Kernels are made as tuned where one of {tuned} tuned for this CPU is met", highlight=False)
         context = context_for(config, prepared, folder)
+        if config.schedule:
+            console.print("Scheduling the base for smaller budgets of memory", highlight=False)
+            schedules = lay_out_schedules(config, context, folder)
+            if schedules is not None and not schedules.found:
+                console.print("No smaller schedule found to start from; for a solver: pip install 'gevo[schedule]'")
         with RunWriter(folder) as writer:
             with Pool(context, config.workers) as pool:
                 writer.freeze(manifest(config, context, pool.base, folder))
@@ -314,6 +322,8 @@ def show(folder: Path, identifier: str, rerun: bool, console: Console) -> None:
             "stages": ", ".join(f"{name} {seconds:.3f} s" for name, seconds in result.stage_s.items()) or "none",
             "kernels": f"{result.cache_hits} from the cache, {result.cache_misses} compiled",
             **({"storage": f"{record.genome.storage} between kernels"} if record.genome.storage != "f32" else {}),
+            **({"paged": size(result.paged_bytes)} if result.paged_bytes else {}),
+            **{f"gene {n}": gene_text(gene) for n, gene in enumerate(from_plain(record.genome.schedule), 1)},
             **{f"edit {n}": _edit_text(edit.to_json()) for n, edit in enumerate(record.genome.edits, 1)},
         },
         console,

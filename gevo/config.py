@@ -76,6 +76,8 @@ class CampaignConfig:
     deadline: time of a step a variant may have, as "1.1x" of the base or "3ms"; "" for no bound.
     max_error_increase: error a variant may have over the base's, absolute; None for no bound.
     storage: what variants may store values between kernels in; f32 is the base's.
+    schedule: whether calls may run again, and in another order, to need less memory. page_dir: folder of the files that
+    variants may page to; "" if they may not page.
     """
 
     workload: str
@@ -90,6 +92,8 @@ class CampaignConfig:
     storage: tuple[str, ...] = ("f32",)
     deadline: str = ""
     max_error_increase: float | None = None
+    schedule: bool = False
+    page_dir: str = ""
 
     @property
     def measured(self) -> tuple[str, ...]:

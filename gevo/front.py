@@ -162,8 +162,9 @@ def table(front: Front, name: str, wide: bool = False) -> Table:
         if beside:
             cells += [*again(front, record), "" if is_base else reason(front.confirmed.get(record.id))]
         label = f"{record.id} base" if is_base else record.id
-        stored = "" if record.genome.storage == "f32" else f" {record.genome.storage}"
-        table.add_row(label, f"{len(record.genome.edits)}{stored}", *cells, style="bold" if is_base else "")
+        genome = record.genome
+        beside_edits = f"{'' if genome.storage == 'f32' else f' {genome.storage}'}{' sched' if genome.schedule else ''}"
+        table.add_row(label, f"{len(genome.edits)}{beside_edits}", *cells, style="bold" if is_base else "")
     return table
 
 

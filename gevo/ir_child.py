@@ -58,18 +58,14 @@ def export(
     from fitness.choices import load_choices
     from fitness.program import save_program
     from gevo.genome import Genome
+    from gevo.variant import compiled
     from mlir_passes.objects import ObjectCache
-    from mlir_passes.pipeline import apply_genome, compile_program
     from workloads.workload import PreparedWorkload
 
     workload = PreparedWorkload.load(Path(prepared))
     signature = workload.signature
-    made = Genome.from_json(genome)
-    variant = apply_genome(Path(base).read_text(), made.edits, storage=made.storage)
-    sizes = len(signature.state), len(signature.batch)
-    choices = load_choices(tuning, threads)
-    objects = ObjectCache(Path(cache))
-    program = compile_program(variant.text, signature.entry, *sizes, objects, choices=choices, storage=variant.storage)
+    made, choices = Genome.from_json(genome), load_choices(tuning, threads)
+    variant, program = compiled(Path(base).read_text(), made, signature, ObjectCache(Path(cache)), choices)
     facts = {**extra, "signature": signature.to_json(), "fingerprint": variant.fingerprint}
     initial = workload.folder / f"init_{signature.quality.seeds[0]}.npz"
     files = {"step.mlir": variant.text.encode(), "initial_state.npz": initial.read_bytes()}
@@ -110,6 +106,13 @@ def describe_kernels(prepared: str, base: str, cache: str, tuning: str, time: bo
     Path(to).write_text(json.dumps(found.to_json()))
 
 
+def write_schedules(**arguments: Any) -> None:
+    """See `gevo.schedule_seeds`, which imports MLIR and solvers."""
+    from gevo import schedule_seeds
+
+    schedule_seeds.write_schedules(**arguments)
+
+
 def explain_ir(**arguments: Any) -> None:
     """See `gevo.explain.ir`, which imports MLIR."""
     from gevo.explain import ir
@@ -122,6 +125,7 @@ TASKS: dict[str, Callable[..., None]] = {
     "export": export,
     "describe_kernels": describe_kernels,
     "explain_ir": explain_ir,
+    "write_schedules": write_schedules,
 }
 
 

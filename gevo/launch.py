@@ -22,6 +22,8 @@ from gevo.limits import limits, slowest
 from gevo.machine import machine, versions
 from gevo.objectives import bounds, floors, not_finite
 from gevo.record import Record, base_record
+from gevo.scheduling import FILE as SCHEDULES
+from gevo.scheduling import Schedules
 from gevo.tuning_store import TuningStore
 from workloads.cache import cache_folder
 from workloads.errors import WorkloadError
@@ -64,6 +66,7 @@ def context_for(config: CampaignConfig, prepared: PreparedWorkload, folder: Path
         memory_budget=config.memory_budget,
         threads=config.threads,
         tuning=str(tuning.absolute()) if tuning.is_file() else "",
+        page_dir=config.page_dir,
     )
 
 
@@ -99,6 +102,26 @@ def crowded(workers: int, threads: int, free: int) -> str:
     return f"{wanted} want {workers * threads} cores, there are {free}: times will be noisy; {todo}"
 
 
+def lay_out_schedules(config: CampaignConfig, context: Context, folder: Path) -> Schedules | None:
+    """Schedules of the base for smaller budgets, into `folder`; None where schedules are not varied."""
+    if not config.schedule:
+        return None
+    path = folder / SCHEDULES
+    in_child(
+        "write_schedules",
+        prepared=context.prepared,
+        base=context.base,
+        cache=context.cache,
+        tuning=context.tuning,
+        threads=context.threads,
+        profile=context.profile,
+        paging=bool(config.page_dir),
+        page_dir=config.page_dir,
+        to=str(path),
+    )
+    return Schedules.load(path)
+
+
 def lay_out(config: CampaignConfig, folder: Path) -> PreparedWorkload:
     """Prepare the workload and write base.mlir and space.json into `folder`."""
     prepared = prepare(config.workload)
@@ -121,6 +144,7 @@ def manifest(config: CampaignConfig, context: Context, base: Result, folder: Pat
         "versions": versions(),
         "machine": machine(),
         "tuning_sha256": _digest(Path(context.tuning)) if context.tuning else "",
+        "schedules_sha256": _digest(folder / SCHEDULES) if config.schedule else "",
         "base": base_record(base).to_row(),
         "floors": floors(base, config.measured),
         "bounds": bounds(base, config.measured),
@@ -135,9 +159,11 @@ def reopened(manifest: dict[str, Any], folder: Path) -> Context:
         key = f"{name.partition('.')[0]}_sha256"
         if not (folder / name).is_file() or _digest(folder / name) != manifest[key]:
             raise RunDamaged(f"{name} is missing or was changed since the run began", folder, "Restore it from a copy")
-    tuning = folder / TUNING
-    if (_digest(tuning) if tuning.is_file() else "") != manifest.get("tuning_sha256", ""):
-        raise RunDamaged(f"{TUNING} is missing or was changed since the run began", folder, "Restore it from a copy")
+    for name in (TUNING, SCHEDULES):
+        path = folder / name
+        frozen = manifest.get(f"{path.stem}_sha256", "")
+        if (_digest(path) if path.is_file() else "") != frozen:
+            raise RunDamaged(f"{name} is missing or was changed since the run began", folder, "Restore it from a copy")
     try:
         prepared = PreparedWorkload.load(Path(manifest["context"]["prepared"]))
     except WorkloadError:
@@ -146,7 +172,8 @@ def reopened(manifest: dict[str, Any], folder: Path) -> Context:
         raise RunDamaged(f"{config.workload} is another step than when the run began", folder, "Start a new run")
     here = context_for(config, prepared, folder)
     then = Context.from_json(manifest["context"])
-    return replace(then, prepared=here.prepared, base=here.base, cache=here.cache, tuning=here.tuning)
+    places = {name: getattr(here, name) for name in ("prepared", "base", "cache", "tuning", "page_dir")}
+    return replace(then, **places)
 
 
 def base_result(manifest: dict[str, Any]) -> Result:

@@ -71,6 +71,7 @@ class Record:
         row["measured_s"] = result.measured_s or None
         row["stage_s"] = dict(result.stage_s)
         row["cache_hits"], row["cache_misses"] = result.cache_hits, result.cache_misses
+        row["paged_bytes"] = result.paged_bytes
         return row
 
     @staticmethod
@@ -92,6 +93,7 @@ class Record:
             cache_hits=row["cache_hits"],
             cache_misses=row["cache_misses"],
             answered_by=row["answered_by"],
+            paged_bytes=row.get("paged_bytes", 0),
         )
         return Record(
             row["id"],

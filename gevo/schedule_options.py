@@ -90,14 +90,15 @@ def check(options: Options) -> None:
         check_file(options.plot)
     if options.to is not None and options.to.exists() and any(options.to.iterdir()):
         raise Unwritable("the folder is not empty", options.to, "Give a new one with --to")
-    _check_page_dir(options.page_dir)
+    check_page_dir(options.page_dir)
     for name in _SOLVERS:
         if find_spec(name) is None:
             todo = "Install it with: pip install 'gevo[schedule]'"
             raise ExtraMissing(f"{name} is not installed", "schedule", todo)
 
 
-def _check_page_dir(folder: Path | None) -> None:
+def check_page_dir(folder: Path | None) -> None:
+    """Raise Unwritable where page files cannot be made in a folder; None is where temporary files go."""
     if folder is None:
         return
     if not folder.is_dir():

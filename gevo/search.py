@@ -19,6 +19,7 @@ from gevo.genome import IDENTITY, Genome, edit_text
 from gevo.limits import violation
 from gevo.menu import entry
 from gevo.objectives import point
+from gevo.scheduling import Schedules
 from gevo.variation import KIND_WEIGHTS, MOVES, crossover, draw_edit, moved, pick, pruned, stacked
 from mlir_passes.edits import edit_from_json
 from mlir_passes.space import Space
@@ -31,7 +32,7 @@ GAIN = 1e-9  # of hypervolume, which is a share of the box: less is rounding
 @dataclass(frozen=True)
 class Proposal:
     """A genome to evaluate, the keys of the genomes that it was made from, and how: "base", "seed:KIND" (a single
-    edit), "storage:f16", "crossover", "stack" (edits that were good elsewhere, put together), or MOVE:KIND as
+    edit), "seed:schedule", "storage:f16", "crossover", "stack" (edits that were good elsewhere, put together), or MOVE:KIND as
     "add:delete"; "+" joins what was done in one go."""
 
     genome: Genome
@@ -63,8 +64,10 @@ class Search:
         seed: int,
         storages: Sequence[str] = ("f32",),
         limits: Mapping[str, float] | None = None,
+        schedules: Schedules | None = None,
     ) -> None:
         self._fit, self._config, self._storages = Fitting(space), config, tuple(storages)
+        self._schedules = schedules
         self._objectives, self._floors, self._limits = tuple(objectives), dict(floors), dict(limits or {})
         self._rng = random.Random(seed)
         self._seen: set[str] = set()
@@ -78,8 +81,8 @@ class Search:
         self.generation = 0
 
     def ask(self) -> list[Proposal]:
-        """The genomes of this generation: at first the base, the base in each storage, and single edits, then
-        children; [] if none is new."""
+        """The genomes of this generation: at first the base, the base in each storage and with each schedule that was
+        found, and single edits, then children; [] if none is new."""
         made = self._seeds() if self.generation == 0 else self._children()
         self._seen |= {p.genome.key for p in made}
         self._asked = {p.genome.key: p for p in made}
@@ -167,7 +170,8 @@ class Search:
         texts = {edit_text(e) for e in genome.edits}
         for parent in parents:
             others = {edit_text(e) for e in parent.genome.edits}
-            if len(texts ^ others) != 1 or genome.storage != parent.genome.storage:
+            rest = genome.storage, genome.schedule
+            if len(texts ^ others) != 1 or rest != (parent.genome.storage, parent.genome.schedule):
                 continue
             (edit,), common = texts ^ others, sorted(texts & others)
             if member is None:
@@ -220,6 +224,8 @@ class Search:
             if storage != IDENTITY.storage:
                 genome = Genome(storage=storage)
                 made[genome.key] = Proposal(genome, (IDENTITY.key,), f"storage:{storage}")
+        for genome in self._schedules.genomes() if self._schedules else ():
+            made.setdefault(genome.key, Proposal(genome, (IDENTITY.key,), "seed:schedule"))
         self._singles(made, self._config.population)
         return list(made.values())
 
@@ -279,7 +285,8 @@ class Search:
         made = start
         for _ in range(4):
             rates = self._credit["move"].rates, self._credit["kind"].rates
-            genome, how = moved(made.genome, self._fit, self._rng, self._config.max_edits, self._storages, *rates)
+            given = made.genome, self._fit, self._rng, self._config.max_edits, self._storages, *rates
+            genome, how = moved(*given, schedules=self._schedules)
             if how:
                 made = replace(made, genome=genome, operator="+".join(filter(None, (made.operator, how))))
             if self._rng.random() >= self._config.again:

@@ -57,8 +57,10 @@ SCHEMA = pa.schema(
         pa.field("stage_s", pa.map_(pa.string(), pa.float64()), nullable=False),
         pa.field("cache_hits", pa.int32(), nullable=False),
         pa.field("cache_misses", pa.int32(), nullable=False),
+        pa.field("paged_bytes", pa.int64(), nullable=False),
     ]
 )
+LATER: dict[str, str | int] = {"operator": "", "paged_bytes": 0}  # columns that later versions added
 
 
 class Run:
@@ -195,10 +197,12 @@ def _read_part(path: Path) -> list[dict[str, Any]]:
 
 def _completed(table: pa.Table) -> pa.Table:
     """`table` with the columns that later versions added, as they would be where nothing is known."""
-    if "operator" in table.column_names:
-        return table
-    at = SCHEMA.get_field_index("operator")
-    return table.add_column(at, SCHEMA.field(at), pa.array([""] * table.num_rows, pa.string()))
+    for name, nothing in LATER.items():
+        if name not in table.column_names:
+            at = SCHEMA.get_field_index(name)
+            column = pa.array([nothing] * table.num_rows, SCHEMA.field(at).type)
+            table = table.add_column(at, SCHEMA.field(at), column)
+    return table
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from gevo.evidence import Evidence
 from gevo.fitting import Fitting
 from gevo.genome import Genome, edit_text
 from gevo.menu import Menu
+from gevo.scheduling import Schedules
 from mlir_passes.edits import KINDS, Edit, edit_class
 from mlir_passes.space import Space, dangling
 
@@ -23,6 +24,7 @@ MOVES: dict[str, float] = {
     "perturb": 0.2,
     "reorder": 0.02,
     "storage": 0.08,
+    "schedule": 0.12,
 }
 KIND_WEIGHTS: dict[str, float] = dict.fromkeys(KINDS, 1.0)
 DRAWS = 20  # draws of a kind may find nothing; this many are tried before the mutation gives up
@@ -74,22 +76,19 @@ def moved(
     storages: Sequence[str] = ("f32",),
     moves: Mapping[str, float] = MOVES,
     kinds: Mapping[str, float] = KIND_WEIGHTS,
+    schedules: Schedules | None = None,
 ) -> tuple[Genome, str]:
     """`genome` with an edit added, removed, drawn again, perturbed or put elsewhere, or stored otherwise, as one of
-    `storages`; and the operator as "add:delete". `genome` itself and "" if no draw found an edit."""
-    possible = {
-        name: weight
-        for name, weight in moves.items()
-        if (
-            len(storages) > 1 if name == "storage" else len(genome.edits) < max_edits if name == "add" else genome.edits
-        )
-    }
+    `storages`, or scheduled otherwise; and the operator as "add:delete". `genome` itself and "" if no draw found one."""
+    may = {"storage": len(storages) > 1, "schedule": schedules is not None, "add": len(genome.edits) < max_edits}
+    possible = {name: weight for name, weight in moves.items() if may.get(name, bool(genome.edits))}
     for _ in range(3 if possible else 0):
         move = pick(possible, rng)
         if move == "storage":
             stored = rng.choice([s for s in storages if s != genome.storage])
             return replace(genome, storage=stored), f"storage:{stored}"
-        made = _MOVES[move](genome, fit, rng, kinds)
+        made = schedules.varied(genome, rng) if move == "schedule" and schedules else None
+        made = _MOVES[move](genome, fit, rng, kinds) if move in _MOVES else made
         if made is not None and made[0] != genome:
             return made[0], f"{move}:{made[1]}"
     return genome, ""

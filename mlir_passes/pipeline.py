@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from mlir_passes.plan import Settled, make_plan, settle_state
 from mlir_passes.plan_line import Line
 from mlir_passes.program import Kernel, Plan, Program
 from mlir_passes.repair import Editor
+from mlir_passes.schedule.genes import Gene, to_plain
 
 STAGES = ("parse", "edit", "verify", "cleanup", "partition", "compile", "plan")
 OnStage = Callable[[str], None]
@@ -40,6 +42,7 @@ class Variant:
     text: str
     fingerprint: str
     storage: str = "f32"
+    schedule: tuple[Gene, ...] = ()
 
 
 def parse_base(text: str, context: ir.Context | None = None) -> ir.Module:
@@ -48,11 +51,16 @@ def parse_base(text: str, context: ir.Context | None = None) -> ir.Module:
 
 
 def edit_module(
-    module: ir.Module, edits: Sequence[Edit], on_stage: OnStage = lambda _: None, storage: str = "f32"
+    module: ir.Module,
+    edits: Sequence[Edit],
+    on_stage: OnStage = lambda _: None,
+    storage: str = "f32",
+    schedule: Sequence[Gene] = (),
 ) -> Variant:
     """The variant that `edits` make of a base module, which is used up; raises EditDoesNotApply or PassError.
 
-    storage: what its values between kernels are to be stored in; with f32 the fingerprint is of the text alone.
+    storage: what its values between kernels are to be stored in. schedule: the genes of the line that its plan is to
+    follow. With f32 and no genes the fingerprint is of the text alone.
     """
     on_stage("edit")
     entry = entry_of(module)
@@ -62,15 +70,20 @@ def edit_module(
     on_stage("verify")
     text = cleaned(module, entry)
     made_of = text if storage == "f32" else f"{text}\nstorage {storage}"
-    return Variant(module, text, fingerprint(made_of), storage)
+    made_of += f"\nschedule {json.dumps(to_plain(schedule))}" if schedule else ""
+    return Variant(module, text, fingerprint(made_of), storage, tuple(schedule))
 
 
 def apply_genome(
-    base_text: str, edits: Sequence[Edit], on_stage: OnStage = lambda _: None, storage: str = "f32"
+    base_text: str,
+    edits: Sequence[Edit],
+    on_stage: OnStage = lambda _: None,
+    storage: str = "f32",
+    schedule: Sequence[Gene] = (),
 ) -> Variant:
     """The variant of a numbered base module given as text."""
     on_stage("parse")
-    return edit_module(parse_base(base_text), edits, on_stage, storage)
+    return edit_module(parse_base(base_text), edits, on_stage, storage, schedule)
 
 
 def compile_program(

@@ -11,12 +11,13 @@ from typing import Any
 from fitness.choices import load_choices
 from gevo.genome import IDENTITY, Genome
 from gevo.kernels import StepKernels, collect
+from gevo.variant import compiled
 from mlir_passes.describe import describe
 from mlir_passes.ir_tools import new_context
 from mlir_passes.kernels.choice import DEFAULT
 from mlir_passes.lower_cpu import kernel_hash
 from mlir_passes.objects import ObjectCache
-from mlir_passes.pipeline import apply_genome, compile_program, kernel_text, usable
+from mlir_passes.pipeline import kernel_text, usable
 from mlir_passes.structure import structure
 from workloads.workload import PreparedWorkload
 
@@ -43,11 +44,7 @@ def explain_ir(
 
 def _kernels(workload: PreparedWorkload, text: str, genome: Genome, cache: Path, choices: Any) -> StepKernels:
     signature = workload.signature
-    entry = signature.entry
-    variant = apply_genome(text, genome.edits, storage=genome.storage)
-    sizes = len(signature.state), len(signature.batch)
-    objects = ObjectCache(cache)
-    program = compile_program(variant.text, entry, *sizes, objects, choices=choices, storage=variant.storage)
+    _, program = compiled(text, genome, signature, ObjectCache(cache), choices)
     context, words = new_context(), dict[str, dict[str, Any]]()
     for key, kernel in program.kernels.items():
         choice = usable(choices.get(kernel_hash(kernel_text(kernel)), DEFAULT))

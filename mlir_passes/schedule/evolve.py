@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -69,7 +70,7 @@ class _Evolution:
             done += 1
             growing = len(people) < POPULATION
             child = self._rated(self._mutated(self._rng.choice(first) if growing else self._parent(people)))
-            if any(child.rank == one.rank and child.holds == one.holds for one in people):
+            if any(child.rank == one.rank for one in people):
                 continue
             if not growing and child.rank >= people[-1].rank:
                 continue
@@ -78,6 +79,12 @@ class _Evolution:
             if better and child.rank[0] == 0.0:
                 on_best(to_genes(problem, child.holds), child.rank[1])
         return to_genes(problem, people[0].holds)
+
+    def child(self, holds: Sequence[Hold]) -> tuple[Hold, ...]:
+        """Holds with random changes."""
+        problem = self._walker.problem
+        parent = self._rated(allowed(to_holds(problem, holds)[0], self._ways))
+        return to_genes(problem, self._mutated(parent)) if self._tensors else to_genes(problem, parent.holds)
 
     def _rated(self, holds: Holds) -> _Individual:
         walk: Walk = self._walker.walk(holds)
@@ -105,8 +112,10 @@ class _Evolution:
     def _mutated(self, parent: _Individual) -> Holds:
         uses, holds = self._uses(parent), parent.holds
         for _ in range(1 + int(self._rng.expovariate(1 / EXTRA_MOVES))):
-            tensor = self._rng.choice(self._tensors)
-            if parent.rank[0] > 0 and self._rng.random() < 0.5:
+            tensor, drawn = self._rng.choice(self._tensors), self._rng.random()
+            if drawn < 0.4 and holds:
+                tensor = self._rng.choice(list(holds))
+            elif drawn < 0.6:
                 tensor = self._live(uses, parent.peak_stage)
             holds = changed(self._walker, holds, tensor, self._moved(holds, tensor, uses[tensor]))
         return holds
@@ -148,3 +157,11 @@ class _Evolution:
         else:
             first = rng.choice(points) if rng.random() < 0.6 else max(lowest, first + step)
         return merged((*pairs[:which], (first, last), *pairs[which + 1 :]))
+
+
+def varied(
+    problem: Problem, holds: Sequence[Hold], rng: random.Random, allow: Collection[str] = BOTH
+) -> tuple[Hold, ...]:
+    """The holds with a random change or two, as a child in the evolution has them; whatever they need."""
+    evolution = _Evolution(problem, Goal(sys.maxsize), rng, allow)
+    return evolution.child(holds)
