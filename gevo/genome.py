@@ -49,6 +49,11 @@ class Genome:
         return hashlib.sha256(self.text.encode()).hexdigest()[:20]
 
     @property
+    def whole(self) -> tuple[str, ...]:
+        """Names of the fields beside the edits that are not the base's: "storage", "schedule"."""
+        return tuple(name for name in ("storage", "schedule") if getattr(self, name) != getattr(IDENTITY, name))
+
+    @property
     def size(self) -> int:
         return len(self.edits) + len(self.schedule) + (self.storage != "f32")
 

@@ -51,7 +51,7 @@ def write_schedules(
 
 
 def found(problem: Problem, paging: bool) -> tuple[tuple[Gene, ...], ...]:
-    """Schedules for ever smaller budgets, down to the least that one is found for; none where no solver is installed."""
+    """Schedules for ever smaller budgets, down to the least that has one; none where no solver is installed."""
     most = replay(problem, keep_all(problem)).peak_bytes
     schedules: dict[tuple[Gene, ...], None] = {}
     for share in SHARES:

@@ -32,8 +32,8 @@ GAIN = 1e-9  # of hypervolume, which is a share of the box: less is rounding
 @dataclass(frozen=True)
 class Proposal:
     """A genome to evaluate, the keys of the genomes that it was made from, and how: "base", "seed:KIND" (a single
-    edit), "seed:schedule", "storage:f16", "crossover", "stack" (edits that were good elsewhere, put together), or MOVE:KIND as
-    "add:delete"; "+" joins what was done in one go."""
+    edit), "seed:schedule", "storage:f16", "crossover", "stack" (edits that were good elsewhere, put together), or
+    MOVE:KIND as "add:delete"; "+" joins what was done in one go."""
 
     genome: Genome
     parents: tuple[str, ...] = ()

@@ -57,7 +57,7 @@ class Plan:
 
 class Lab:
     """Results of subsets of the genes of `genome` by round. Genes are numbers: its edits in order, then its storage
-    if that is not the base's. A subset in which an edit points at nothing stands for itself without that edit."""
+    and its schedule as a whole, if they are not the base's. A subset in which an edit points at nothing stands for itself without that edit."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Lab:
         self._results: dict[tuple[Genes, int], Result] = {}
         self._pools: dict[int, Evaluator] = {}
         self._stack = ExitStack()
-        self.all: Genes = tuple(range(len(genome.edits) + (genome.storage != IDENTITY.storage)))
+        self.all: Genes = tuple(range(len(genome.edits) + len(genome.whole)))
         self.evaluated = 0
         self.left = 0  # evaluations that are still to come, as whoever asks for them thinks
         self._unsaved, self._next_save = False, 0.0
@@ -94,9 +94,10 @@ class Lab:
     def genome_of(self, genes: Iterable[int]) -> Genome:
         """The genome with only these genes."""
         chosen = set(genes)
-        stored = len(self.genome.edits) in chosen
+        count = len(self.genome.edits)
         edits = tuple(e for i, e in enumerate(self.genome.edits) if i in chosen)
-        return replace(self.genome, edits=edits, storage=self.genome.storage if stored else IDENTITY.storage)
+        left_out = [name for i, name in enumerate(self.genome.whole, count) if i not in chosen]
+        return replace(self.genome, edits=edits, **{name: getattr(IDENTITY, name) for name in left_out})
 
     def closed(self, genes: Iterable[int]) -> Genes:
         """The genes in order without edits that need one which is not among them."""

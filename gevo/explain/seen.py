@@ -15,9 +15,11 @@ from gevo.explain.names import Names
 from gevo.explain.report import Said
 from gevo.explain.words import sentences
 from gevo.files import write_json
-from gevo.genome import IDENTITY, Genome
+from gevo.genome import Genome
 from gevo.ir_child import in_child
 from gevo.kernels import StepKernels
+from gevo.scheduling import gene_text
+from mlir_passes.schedule.genes import from_plain
 from mlir_passes.space import Space
 from mlir_passes.structure import Structure
 from workloads.workload import Signature
@@ -40,15 +42,19 @@ class Seen:
     def said(self, genome: Genome, kept: Genes) -> tuple[Said, ...]:
         """Every gene of the genome in words."""
         found: list[Said] = []
-        for gene in range(len(genome.edits) + (genome.storage != IDENTITY.storage)):
-            if gene < len(genome.edits):
-                edit = genome.edits[gene]
-                found.append(Said(gene, *sentences(edit, self.names, self._space), edit.to_json(), gene in kept))
-                continue
-            storage = genome.storage
-            words = f"what one kernel leaves for others is stored in {storage}"
-            found.append(Said(gene, words, "less memory, and rounded", {"storage": storage}, gene in kept))
+        for gene, edit in enumerate(genome.edits):
+            found.append(Said(gene, *sentences(edit, self.names, self._space), edit.to_json(), gene in kept))
+        for gene, name in enumerate(genome.whole, len(genome.edits)):
+            found.append(Said(gene, *_of_whole(genome, name), {name: getattr(genome, name)}, gene in kept))
         return tuple(found)
+
+
+def _of_whole(genome: Genome, name: str) -> tuple[str, str]:
+    """What a field of the genome does, and what that is good for."""
+    if name == "storage":
+        return f"what one kernel leaves for others is stored in {genome.storage}", "less memory, and rounded"
+    texts = "; ".join(gene_text(gene) for gene in from_plain(genome.schedule))
+    return f"another schedule: {texts}", "less memory for more time; results stay the same, bit for bit"
 
 
 def look(context: Context, kept: Genome, signature: Signature, space: Space, path: Path) -> Seen:
