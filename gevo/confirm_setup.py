@@ -86,9 +86,7 @@ class Setup:
         return spent if spent.get("check") else self.base.result.stage_s
 
 
-def setup(
-    manifest: Mapping[str, Any], context: Context, base: Record, workers: int = 1, timed: bool = False
-) -> Setup:
+def setup(manifest: Mapping[str, Any], context: Context, base: Record, workers: int = 1, timed: bool = False) -> Setup:
     """What the records of the run with this manifest are confirmed with. timed: even if no objective is the runtime."""
     signature = PreparedWorkload.load(Path(context.prepared)).signature
     rule, config = signature.quality, manifest["config"]

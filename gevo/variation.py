@@ -79,7 +79,8 @@ def moved(
     schedules: Schedules | None = None,
 ) -> tuple[Genome, str]:
     """`genome` with an edit added, removed, drawn again, perturbed or put elsewhere, or stored otherwise, as one of
-    `storages`, or scheduled otherwise; and the operator as "add:delete". `genome` itself and "" if nothing was found."""
+    `storages`, or scheduled otherwise; and the operator as "add:delete". `genome` itself and "" if no draw found
+    anything."""
     may = {"storage": len(storages) > 1, "schedule": schedules is not None, "add": len(genome.edits) < max_edits}
     possible = {name: weight for name, weight in moves.items() if may.get(name, bool(genome.edits))}
     for _ in range(3 if possible else 0):

@@ -57,7 +57,8 @@ class Plan:
 
 class Lab:
     """Results of subsets of the genes of `genome` by round. Genes are numbers: its edits in order, then its storage
-    and its schedule as a whole, if they are not the base's. A subset in which an edit points at nothing stands for itself without that edit."""
+    and its schedule as a whole, if they are not the base's. A subset in which an edit points at nothing stands for
+    itself without that edit."""
 
     def __init__(
         self,
