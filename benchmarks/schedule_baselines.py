@@ -77,10 +77,10 @@ def solved(problem: Problem, budget: int, effort: Effort, remat: bool = True, pa
 
 WAYS: dict[str, Callable[[Problem, int, Effort], Steps]] = {
     "keep all": kept,
-    "capuchin": capuchin,
-    "greedy remat": greedy_remat,
-    "chain": chain,
-    "chain, offload": chain_offload,
+    "Capuchin-like": capuchin,
+    "greedy remat (XLA-like)": greedy_remat,
+    "chain (rotor-like)": chain,
+    "chain (POFO-like)": chain_offload,
     "paging only": paging_only,
     "remat only": remat_only,
     "ours": ours,

@@ -133,7 +133,7 @@ class _Options:
         if free_s >= 0 and not (early and ready <= self._walk.peak_stage):
             return _Candidate((gap, Eviction(Fate.SWAP, ready, transfers)), (True, free_s))
         ready = max(ready, self._walk.peak_stage + 1) if early else ready
-        return self._costly(gap, Eviction(Fate.SWAP, ready), max(0.0, -free_s, tensor.in_s + out_s))
+        return self._costly(gap, Eviction(Fate.SWAP, ready), tensor.in_s + out_s)
 
     def _costly(self, gap: Gap, eviction: Eviction, seconds: float) -> _Candidate:
         size = self._problem.tensors[gap[0]].bytes
