@@ -84,7 +84,7 @@ def canonical_module(text: str, entry: str) -> ir.Module:
     PassError, UnsupportedOp. Sites are locations in it."""
     module = canonicalise(text, entry, new_context())
     cleaned(module, entry)
-    return parse(module.operation.get_asm(enable_debug_info=True), new_context())
+    return parse(str(module.operation.get_asm(enable_debug_info=True)), new_context())
 
 
 def fingerprint(text: str) -> str:
