@@ -7,8 +7,8 @@ persistent schedule: what is kept is kept until its backward. POFO (Beaumont et 
 What is simpler here, or kinder to them. Memory is counted in `slots` steps, sizes rounded up, so what fits exactly may
 be refused. Costs are summed: an offload hides behind nothing, which does not change its energy. An input that was kept
 as a checkpoint may stay until it is used as an output too; rotor makes it again. Offload is decided for an input, and
-for all that a stage leaves, together. State is never paged. A stage is kept or made again whole, and one that updates state
-on its way, such as the statistics of a batch norm, is never made again.
+for all that a stage leaves, together. State is never paged. A stage is kept or made again whole, and one that updates
+state on its way, such as the statistics of a batch norm, is never made again.
 """
 
 from __future__ import annotations

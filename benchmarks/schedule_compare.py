@@ -1,12 +1,13 @@
 """POET's comparisons: energy over keeping everything against the memory budget, by ways to schedule.
 
-    python benchmarks/schedule_compare.py [NETWORK ...] [--devices m4 a72] [--fractions 0.9 0.7 0.5 0.3 0.2]
+    python benchmarks/schedule_compare.py [NETWORK ...] [--devices m4 a72] [--fractions 0.9 0.5 0.3]
         [--seconds 30] [--ways NAME ...] [--out build/bench]
 
 Networks and device costs are POET's (data/schedule/README.md). A budget is a fraction of the peak of keeping all; its
-bytes are printed, since sizes come in steps. Each line is replayed within its budget before it counts. Energy is that
-of the line over computing each op once; time is that of the same line with its transfers beside the computing. "-":
-none found. The ways are those of schedule_baselines.py; what is simplified in each is said in its module.
+bytes are printed, since sizes come in steps, and those under the working set of an op are left out. Each line is
+replayed within its budget before it counts. Energy is that of the line over computing each op once; time is that of the
+same line with its transfers beside the computing. "-": none found. The ways are those of schedule_baselines.py; what is
+simplified in each is said in its module.
 
 Writes schedule_compare.json, schedule_compare.md, and a picture for each network and device.
 """
@@ -30,7 +31,7 @@ from schedule_baselines import WAYS, Effort
 from schedule_graphs import DEVICES, graph, keep_all_bytes
 
 NETWORKS = ("linear", "vgg16_cifar", "resnet18_cifar", "bert3")
-FRACTIONS = (0.9, 0.7, 0.5, 0.3, 0.2)
+FRACTIONS = (1.0, 0.9, 0.7, 0.5, 0.45, 0.3, 0.2)
 SEARCHES = ("ours", "paging only", "remat only")  # too slow to look for their smallest budget by trials
 TRIALS = 12
 PUBLISHED = """\
@@ -77,11 +78,9 @@ def main() -> None:
     for network in arguments.networks:
         for device in arguments.devices:
             problem = graph(network, device)
-            new = [
-                row
-                for f in arguments.fractions
-                for row in compared(problem, network, device, f, arguments.ways, effort)
-            ]
+            peak, least = keep_all_bytes(problem), floor(problem).bytes
+            fractions = [fraction for fraction in arguments.fractions if int(peak * fraction) >= least]
+            new = [row for f in fractions for row in compared(problem, network, device, f, arguments.ways, effort)]
             rows += new
             parts.append(section(problem, new, arguments.ways))
             print(parts[-1], flush=True)
@@ -152,6 +151,8 @@ def table(rows: Sequence[Row], ways: Sequence[str], figure: str) -> list[str]:
 def percent(value: float | None) -> str:
     if value is None:
         return "-"
+    if abs(value) < 5e-7:
+        return "0"
     return f"{100 * value:+.4f} %" if abs(value) < 0.001 else f"{100 * value:+.2f} %"
 
 
