@@ -159,9 +159,11 @@ class _Overlap:
             ahead += 1
 
     def _may_begin(self, position: int, ahead: int) -> bool:
+        if self._open.get(ahead, len(self._steps)) > position:  # no transfer, or not yet
+            return False
         later = self._steps[ahead]
         tensor, size = later.index, self._problem.tensors[later.index].bytes
-        if ahead not in self._open or self._open[ahead] > position or tensor in self._ends:
+        if tensor in self._ends:
             return False
         if later.kind == Kind.OUT:
             return self._early and tensor in self._memory
