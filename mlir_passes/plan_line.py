@@ -208,8 +208,6 @@ class _Walk:
 
     def _done(self, store: str, row: int) -> None:
         self._end(self._going.pop(store))
-        first, last = self.pages[store]
-        self.pages[store] = first, max(last, row)
 
     def _end(self, move: _Move) -> None:
         """The next call waits for it, unless an earlier one does."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fitness_toys import METRIC, WORK, pull
 from passes.small_steps import MLP, floats
 from random_lines import random_steps
 
@@ -29,7 +30,7 @@ from mlir_passes.objects import ObjectCache
 from mlir_passes.pipeline import canonical_text, compile_program
 from mlir_passes.plan import Settled, make_plan
 from mlir_passes.plan_line import Line
-from mlir_passes.program import Program, Transfer
+from mlir_passes.program import Buffer, KernelCall, Plan, Program, Transfer
 from mlir_passes.schedule.from_graph import Cost, problem_of
 from mlir_passes.schedule.problem import START, Problem
 from mlir_passes.schedule.steps import Kind, keep_all, replay
@@ -226,6 +227,7 @@ def test_kernels_and_transfers_join_where_the_plan_says():
                 elif event.what == "end":
                     taken += event.number
                     assert taken <= began, "it waits for what may not begin"
+                    assert any(transfers[n].end <= position for n in queue[taken - 1 :]), "it waits too early"
                     finished, done = finished + queue[done:taken], max(done, taken)
                 else:
                     assert done == began, "a transfer of the thread may be on its way"
@@ -315,6 +317,21 @@ def test_a_file_that_lost_its_end_is_an_error(small: Small, expected: list[bytes
         os.ftruncate(page_fd(tmp_path), 0)
         runner.outputs()
     assert trained(runner) == expected
+
+
+def test_what_cannot_be_read_in_is_zero_for_the_kernels(tmp_path: Path):
+    """Else a kernel could take what stood there for an index."""
+    state = Buffer("w'page", "page", 0, 32, (8,), "float32")
+    calls = (KernelCall("k2", (2, 1)),)
+    plan = Plan((state, METRIC, WORK), calls, (0,), (), (1,), 224, (Transfer("in", 2, 0, 0, 0),), 32)
+    runner = CpuRunner(replace(pull(), plan=plan), page_dir=tmp_path)
+    runner.write_state([np.full(8, 2.0, np.float32)])
+    runner.run()
+    assert runner.metrics[0] == 32.0
+    os.ftruncate(page_fd(tmp_path), 16)
+    with pytest.raises(FitnessError, match="Input/output error"):
+        runner.run()
+    assert runner.metrics[0] == 16.0
 
 
 def test_a_forked_child_pages_to_a_file_of_its_own(small: Small, expected: list[bytes], tmp_path: Path):

@@ -283,10 +283,17 @@ def test_a_line_of_another_step_is_refused():
 
 
 def test_a_reader_of_old_state_after_its_update_is_refused():
-    made = small()
-    problem = made.problem
-    wrong = replace(
-        problem, ops=(*problem.ops[:3], replace(problem.ops[3], source=4), replace(problem.ops[4], source=3))
+    """The problem says nothing of the update, so its order may be wrong."""
+    kernels = tuple(
+        KernelText("toy", f"k{i}", n, 1, 0, 0, 0, ((0, n),) if i == 1 else ()) for i, n in enumerate((1, 2))
     )
-    with pytest.raises(PassError, match="does not fit the step"):
+    calls = (Call(0, ("arg0",), ("m",)), Call(1, ("arg0", "arg1"), ("w",)))
+    names = ("arg0", "arg1", "m", "w")
+    graph = KernelGraph(kernels, calls, dict.fromkeys(names, F4), {n: n for n in names}, names[:2], ("w", "m"))
+    made = toy(graph, 1, 1, random.Random(0))
+    problem = made.problem
+    careless = replace(problem, tensors=tuple(replace(t, updater=-1) for t in problem.tensors))
+    assert len(made.plan(Line(careless, keep_all(careless))).calls) == 2
+    wrong = careless.reordered((1, 0))
+    with pytest.raises(PassError, match="reads arg0 too late or too early"):
         made.plan(Line(wrong, keep_all(wrong)))
