@@ -18,7 +18,7 @@ from mlir_passes.llvm import host
 from workloads.cache import cache_folder
 
 FOLDER = Path(__file__).parent / "profiles"
-HOST = "host-x86"
+HOST = "host-x86"  # the model of what this runs on
 MODEL = "model:"  # before the name of a profile where a target is asked for, and in the method of a figure
 _KEYS = {"value", "unit", "source", "note"}
 _UNITS = {"flop": "J/flop", "peak": "flop/s", "static": "W"}
@@ -107,15 +107,6 @@ def load_profile(name: str, folder: Path = FOLDER) -> Profile:
 def known_profiles(folder: Path = FOLDER) -> list[str]:
     """The names of all profiles, incomplete ones too."""
     return sorted(path.stem for path in folder.glob("*.toml"))
-
-
-def target_profile(target: str, folder: Path = FOLDER) -> Profile:
-    """The profile that models a target: "cpu", or "model:NAME"; raises FitnessError that lists the known targets."""
-    name = HOST if target == "cpu" else target.removeprefix(MODEL)
-    known = ["cpu", *(f"{MODEL}{other}" for other in known_profiles(folder))]
-    if target not in known:
-        raise FitnessError(f"unknown target {target!r}", str(folder), f"Known: {', '.join(known)}")
-    return load_profile(name, folder)
 
 
 def host_profile(cache: Path | None = None) -> Device | None:

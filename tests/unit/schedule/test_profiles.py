@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fitness.errors import FitnessError
-from fitness.profile import FOLDER, Constant, known_profiles, load_profile, target_profile
+from fitness.profile import FOLDER, Constant, known_profiles, load_profile
 
 COMPLETE = ("a72", "host-x86", "m0", "m4f")
 
@@ -62,14 +62,6 @@ def test_a_transfer_takes_its_latency_and_its_bytes():
 def test_a_profile_with_missing_constants_names_them():
     with pytest.raises(FitnessError, match=r"tx2 is incomplete.*flop \(J/flop\).*peak \(flop/s\).*Measure"):
         load_profile("tx2")
-
-
-def test_targets_are_the_cpu_and_the_models():
-    assert target_profile("cpu").name == "host-x86"
-    assert target_profile("model:m4f").name == "m4f"
-    for odd in ("m4f", "model:jetson", "gpu"):
-        with pytest.raises(FitnessError, match=r"unknown target .*Known: cpu, model:a72, model:host-x86, model:m0"):
-            target_profile(odd)
 
 
 @pytest.mark.parametrize(
