@@ -15,10 +15,11 @@ from mlir_passes.errors import PassError
 from mlir_passes.objects import ObjectCache
 from mlir_passes.pipeline import compile_text
 from mlir_passes.plan import Settled
+from mlir_passes.schedule.decode import decode, encode
 from mlir_passes.schedule.from_graph import problem_of
 from mlir_passes.schedule.genes import Gene
 from mlir_passes.schedule.problem import Problem
-from mlir_passes.schedule.request import Request
+from mlir_passes.schedule.request import Request, Solution
 from mlir_passes.schedule.solve import Infeasible, solve
 from mlir_passes.schedule.steps import keep_all, replay
 from workloads.workload import PreparedWorkload
@@ -61,16 +62,21 @@ def found(problem: Problem, paging: bool) -> tuple[tuple[Gene, ...], ...]:
         except Infeasible as error:
             if error.needed_bytes < most:
                 least = Request(error.needed_bytes, minimise="time", paging=paging, time_limit_s=SECONDS)
-                schedules[_genes(problem, least)] = None
+                schedules[_least(problem, least)] = None
             break
         except PassError:
             return ()
-        schedules[solution.holds] = None
+        schedules[_told(problem, solution)] = None
     return tuple(genes for genes in schedules if genes)
 
 
-def _genes(problem: Problem, request: Request) -> tuple[Gene, ...]:
+def _least(problem: Problem, request: Request) -> tuple[Gene, ...]:
     try:
-        return solve(problem, request).holds
+        return _told(problem, solve(problem, request))
     except PassError:
         return ()
+
+
+def _told(problem: Problem, solution: Solution) -> tuple[Gene, ...]:
+    """The genes of a solution, as what they decode to says them: none of them is dropped again."""
+    return encode(problem, decode(problem, solution.holds).steps)
