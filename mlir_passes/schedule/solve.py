@@ -238,7 +238,7 @@ class _Chain:
         exact = self._exact
         if self._proven():
             by_exact = exact is not None and exact.general and exact.bound > self._bound.overhead
-            text = "optimal: " + ("keep all" if best.overhead == 0 else "exact search" if by_exact else "cut bound")
+            text = "optimal: " + ("no more than keep all" if best.overhead == 0 else "exact search" if by_exact else "cut bound")
         else:
             text = "cut bound"
             if exact and exact.complete and best.overhead <= exact.bound * (1 + SAME) + 1e-12 * self._costs.once:

@@ -1,0 +1,101 @@
+"""What the whole chain promises: limits kept, never worse than the optimum's bound, and words for what cannot be."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from brute import optimum, smallest_budget
+from random_problems import random_problem, training_problem
+from test_bound import drawn
+
+from mlir_passes.schedule.chart import chart_of
+from mlir_passes.schedule.decode import decode
+from mlir_passes.schedule.infeasible import floor
+from mlir_passes.schedule.overlap import makespan
+from mlir_passes.schedule.solve import Infeasible, Request, solve
+from mlir_passes.schedule.steps import ScheduleError, keep_all, replay
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_answer_keeps_the_budget_and_is_the_optimum(seed: int) -> None:
+    problem, budget = drawn(seed)
+    best = optimum(problem, budget)
+    if best is None:
+        with pytest.raises(Infeasible):
+            solve(problem, Request(budget, time_limit_s=10.0))
+        return
+    if chart_of(problem, best.steps) is None:
+        return
+    solution = solve(problem, Request(budget, time_limit_s=10.0, seed=seed))
+    assert solution.usage == replay(problem, solution.steps, budget)
+    assert replay(problem, solution.blocking, budget).energy_j == pytest.approx(solution.usage.energy_j)
+    assert decode(problem, solution.holds).steps == solution.blocking
+    assert solution.usage.energy_j == pytest.approx(best.cost, rel=2e-4)
+    assert solution.bound <= best.cost + 1e-9
+    assert solution.gap == pytest.approx((solution.usage.energy_j - solution.bound) / problem.energy_j, abs=1e-9)
+    assert solution.makespan_s == pytest.approx(makespan(problem, solution.steps))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_training_step_at_its_smallest_budget(seed: int) -> None:
+    problem = training_problem(random.Random(seed), 3)
+    budget = (floor(problem).bytes + replay(problem, keep_all(problem)).peak_bytes) // 2
+    solution = solve(problem, Request(budget, time_limit_s=5.0))
+    assert solution.usage.peak_bytes <= budget
+    assert problem.energy_j <= solution.bound <= solution.usage.energy_j + 1e-9
+
+
+def test_everything_is_kept_where_it_fits() -> None:
+    problem, _ = drawn(1)
+    peak = replay(problem, keep_all(problem)).peak_bytes
+    solution = solve(problem, Request(peak))
+    assert solution.holds == () and solution.usage.energy_j == problem.energy_j and solution.gap == 0
+    assert solution.proven.startswith("optimal")
+
+
+def test_deadline_is_kept_by_the_overlapped_line() -> None:
+    for seed in range(8):
+        problem, budget = drawn(seed)
+        deadline = 1.2 * problem.time_s
+        try:
+            solution = solve(problem, Request(budget, deadline, time_limit_s=3.0))
+        except Infeasible:
+            continue
+        assert makespan(problem, solution.steps) <= deadline * (1 + 1e-9)
+
+
+def test_time_is_what_is_minimised_where_asked() -> None:
+    problem, budget = drawn(6)
+    best = optimum(problem, budget, "time")
+    assert best is not None
+    solution = solve(problem, Request(budget, minimise="time", time_limit_s=5.0))
+    assert replay(problem, solution.blocking).time_s == pytest.approx(best.cost, rel=2e-4)
+
+
+def test_infeasible_says_whose_working_set_and_what_suffices() -> None:
+    problem, _ = drawn(3)
+    lowest = floor(problem)
+    with pytest.raises(Infeasible) as caught:
+        solve(problem, Request(lowest.bytes - 1, time_limit_s=5.0))
+    error = caught.value
+    assert error.op == lowest.op and lowest.op in str(error) and f"{lowest.bytes:,}" in str(error)
+    replayed = solve(problem, Request(error.needed_bytes, time_limit_s=5.0))
+    assert replayed.usage.peak_bytes <= error.needed_bytes
+    assert error.needed_bytes >= smallest_budget(problem)
+    assert not error.exact or error.needed_bytes == smallest_budget(problem)
+
+
+def test_requests_that_say_nothing_are_refused() -> None:
+    problem, budget = drawn(0)
+    with pytest.raises(ScheduleError, match="0 bytes"):
+        solve(problem, Request(0))
+    with pytest.raises(ScheduleError, match="deadline"):
+        solve(problem, Request(budget, deadline_s=0.5 * problem.time_s))
+
+
+def test_same_seed_gives_the_same_schedule() -> None:
+    problem = random_problem(random.Random(5), 12)
+    budget = (floor(problem).bytes + replay(problem, keep_all(problem)).peak_bytes) // 2
+    request = Request(budget, time_limit_s=20.0, seed=3)
+    assert solve(problem, request).blocking == solve(problem, request).blocking
