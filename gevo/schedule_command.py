@@ -17,7 +17,7 @@ from gevo.schedule_plot import Drawn
 from gevo.schedule_setup import Ready, prepare_step, scheduled
 from gevo.schedule_sweep import Sweep
 from gevo.schedule_view import ScheduleView
-from gevo.scheduled import Scheduled
+from gevo.scheduled import Scheduled, stopped
 from gevo.units import size
 from mlir_passes.program import Program
 from mlir_passes.schedule.solve import Infeasible
@@ -26,7 +26,7 @@ from mlir_passes.schedule.solve import Infeasible
 def schedule(options: Options, console: Console) -> int:
     """Plan a step as the options say and print the plan; returns the exit code."""
     check(options)
-    with ScheduleView(console, options.seconds) as view:
+    with ScheduleView(console) as view:
         ready = prepare_step(options.workload, options.target, options.page_dir, view)
     if options.curve:
         return _curve(ready, options, console)
@@ -36,10 +36,10 @@ def schedule(options: Options, console: Console) -> int:
             found, program = scheduled(ready, request, view)
     except Infeasible as error:
         raise _too_small(error) from error
-    _show(found, console)
+    show(found, console)
     if options.plot is not None:
-        drawn = Drawn(schedule_view.title(found), _axis_text(found), found.problem, found.solution.steps,
-                      request.budget_bytes)  # fmt: skip
+        given = schedule_view.title(found), _axis_text(found), found.problem, found.solution.steps
+        drawn = Drawn(*given, request.budget_bytes, ready.names)
         schedule_plot.plot(drawn, options.plot)
         console.print(f"Wrote {options.plot}", highlight=False, soft_wrap=True)
     if options.to is not None:
@@ -47,6 +47,9 @@ def schedule(options: Options, console: Console) -> int:
         entry = ready.bench.prepared.signature.entry
         text = f"Wrote {options.to}. Use it with: {entry} = gevo.load({str(options.to)!r})"
         console.print(text, highlight=False, soft_wrap=True)
+    if stopped(found.solution):
+        console.print("Stopped; this is the best so far", highlight=False)
+        return INTERRUPTED
     if options.run:
         return _run(ready, found, program, options, console)
     return 0
@@ -64,7 +67,7 @@ def _axis_text(found: Scheduled) -> str:
     return f"{found.time_method}; joules by {found.energy_method}"
 
 
-def _show(found: Scheduled, console: Console) -> None:
+def show(found: Scheduled, console: Console) -> None:
     console.print(schedule_view.table(found), highlight=False)
     _print_pairs(schedule_view.lines(found), console)
 

@@ -12,7 +12,7 @@ from gevo.errors import CampaignError, ExtraMissing, Unwritable
 from gevo.kernels_plot import check_file
 from gevo.limits import SECONDS, parse_deadline
 from gevo.schedule_setup import CPU, check_target
-from gevo.units import parse_bytes
+from gevo.units import parse_bytes, seconds
 from mlir_passes.schedule.request import Request
 
 _SOLVERS = ("ortools", "highspy")
@@ -108,10 +108,15 @@ def check_page_dir(folder: Path | None) -> None:
 
 
 def request_of(options: Options, keep_bytes: int, keep_s: float) -> Request:
-    """What to ask the scheduler. keep_bytes, keep_s: of everything kept, which shares refer to."""
+    """What to ask the scheduler. keep_bytes, keep_s: of everything kept, which shares refer to; raises CampaignError
+    where the deadline is shorter."""
+    deadline = deadline_s(options.deadline, keep_s)
+    if deadline < keep_s:
+        what = f"{seconds(deadline)} is less than a step with everything kept takes, {seconds(keep_s)}"
+        raise CampaignError(what, "--deadline", "Give 1x at least")
     return Request(
         budget_bytes=budget_bytes(options.memory_budget, keep_bytes) if options.memory_budget else keep_bytes,
-        deadline_s=deadline_s(options.deadline, keep_s),
+        deadline_s=deadline,
         minimise=options.minimise,
         remat=options.remat,
         paging=options.paging,

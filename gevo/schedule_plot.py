@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,15 @@ _LEAST = 1 / 700  # of the width: what is shorter is drawn as long as that, or n
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a picture shows. method: of times and energy. keep: of the same step with everything kept."""
+    """What a picture shows. method: of times and energy. budget_bytes: 0 for none. names: what tensors are called
+    there, where it is not their own name."""
 
     title: str
     method: str
     problem: Problem
     steps: tuple[Step, ...]
-    budget_bytes: int
+    budget_bytes: int = 0
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def plot(drawn: Drawn, path: Path) -> None:
@@ -59,7 +61,7 @@ def figure(drawn: Drawn) -> Any:
     _engines(panels[0][0], planned, scale, span * _LEAST)
     _memory(panels[1][0], drawn, planned, kept, scale)
     if rows:
-        _tensors(panels[2][0], drawn.problem, planned, moved, scale)
+        _tensors(panels[2][0], drawn, planned, moved, scale)
     panels[-1][0].set_xlabel(f"time in the step, {unit}; {drawn.method}")
     panels[0][0].set_xlim(0, span * 1.005)
     return made
@@ -92,9 +94,9 @@ def _memory(panel: Any, drawn: Drawn, planned: Trace, kept: Trace, scale: float)
         panel.step(times, taken, where="post", color=color, linewidth=1.1, label=label, **dashes)
         if line is planned:
             panel.fill_between(times, taken, step="post", color=color, alpha=0.18, linewidth=0)
-    panel.axhline(
-        drawn.budget_bytes / unit_bytes, color=_BUDGET, linewidth=1.4, label=f"budget {size(drawn.budget_bytes)}"
-    )
+    if drawn.budget_bytes:
+        level = drawn.budget_bytes / unit_bytes
+        panel.axhline(level, color=_BUDGET, linewidth=1.4, label=f"budget {size(drawn.budget_bytes)}")
     panel.set_ylabel(f"memory, {unit}")
     panel.set_ylim(0, 1.08 * most / unit_bytes)
     panel.grid(alpha=0.3)
@@ -110,8 +112,9 @@ def _moved(problem: Problem, planned: Trace) -> list[int]:
     return sorted(found, key=lambda t: (-problem.tensors[t].bytes, t))
 
 
-def _tensors(panel: Any, problem: Problem, planned: Trace, moved: Sequence[int], scale: float) -> None:
+def _tensors(panel: Any, drawn: Drawn, planned: Trace, moved: Sequence[int], scale: float) -> None:
     """A row a tensor: coloured while it is in memory, by what brought it; a thin line while the store has it."""
+    problem = drawn.problem
     rows = sorted(moved[:_MOST_ROWS], key=lambda t: (problem.tensors[t].maker, t))
     place = {tensor: row for row, tensor in enumerate(rows)}
     last = dict[int, float]()
@@ -127,7 +130,8 @@ def _tensors(panel: Any, problem: Problem, planned: Trace, moved: Sequence[int],
             if stay.lane == lane and stay.tensor in place:
                 bar = stay.begin_s / scale, (stay.end_s - stay.begin_s) / scale
                 panel.broken_barh([bar], (place[stay.tensor] - 0.4, 0.8), facecolors=COLOURS[lane])
-    labels = [f"{problem.tensors[t].name}  {size(problem.tensors[t].bytes)}" for t in rows]
+    names = [problem.tensors[t].name for t in rows]
+    labels = [f"{drawn.names.get(n, n)}  {size(problem.tensors[t].bytes)}" for n, t in zip(names, rows, strict=True)]
     panel.set_yticks(range(len(rows)), labels, fontsize=6)
     which = f"The largest {len(rows)} of {len(moved)}" if len(moved) > len(rows) else f"The {len(rows)}"
     title = f"{which} tensors that leave memory; grey: only on the store, nothing: to be computed again"

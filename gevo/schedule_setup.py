@@ -11,7 +11,7 @@ from fitness.costs import measured_costs, modelled_costs
 from fitness.measure_device import page_tier
 from fitness.profile import MODEL, known_profiles, load_profile
 from gevo.errors import CampaignError
-from gevo.scheduled import Scheduled
+from gevo.scheduled import Scheduled, stopped
 from gevo.tune import Bench, open_bench
 from gevo.tuning_store import TuningStore
 from mlir_passes.objects import ObjectCache
@@ -45,6 +45,12 @@ class Ready:
     problem: Problem
     energy_method: str
     time_method: str
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What the user calls state and batch, by their names in the problem."""
+        signature = self.bench.prepared.signature
+        return {f"arg{i}": found.name for i, found in enumerate((*signature.state, *signature.batch)) if found.name}
 
     def program(self, steps: Sequence[Step]) -> Program:
         """The program of a line of steps of the problem: the same kernels, along another plan."""
@@ -86,7 +92,8 @@ def prepare_step(workload: str, target: str, page_dir: Path | None, on_stage: On
 def scheduled(ready: Ready, request: Request, on_stage: OnStage) -> tuple[Scheduled, Program]:
     """The best schedule found whose arena, with its gaps, is within the budget, and its program; raises Infeasible.
 
-    Where gaps take it over the budget it is solved again within less. The bound is that of the whole budget.
+    Where gaps take it over the budget it is solved again within less. The bound is that of the whole budget. Ctrl-C
+    gives the best so far (`stopped`); where there is none, KeyboardInterrupt.
     """
     budget, bound, left, over = request.budget_bytes, -math.inf, request.time_limit_s, 0
     for number in range(_MOST_TRIES):
@@ -102,6 +109,8 @@ def scheduled(ready: Ready, request: Request, on_stage: OnStage) -> tuple[Schedu
                 solution, bound, program.plan.peak_bytes, program.plan.paged_bytes, ready.base.plan.peak_bytes,
             )  # fmt: skip
             return found, program
+        if stopped(solution):
+            raise KeyboardInterrupt
         on_stage(f"again: gaps between buffers take {over:,} bytes more than the budget")
         budget -= over
     raise CampaignError(

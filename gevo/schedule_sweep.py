@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from gevo.schedule_curve import Curve, Series, budgets_between
 from gevo.schedule_setup import OnStage, Ready, least_bytes
 from gevo.schedule_view import ScheduleView
-from gevo.scheduled import share
+from gevo.scheduled import share, stopped
 from mlir_passes.schedule.request import Request, Solution
 from mlir_passes.schedule.solve import Infeasible, solve
 from mlir_passes.schedule.steps import keep_all, replay
 
-_BUDGETS = 10
+BOTH = "both"
+BUDGETS = 10
+_LEAST_S = 1.0  # of a solve, whatever is left
 
 
 class Sweep:
-    """`request` says all but the budget; its time is that of all solves together. Budgets are of bytes in use, without
-    gaps between buffers. `curve` has what was found so far, also after an interrupt."""
+    """`request` says all but the budget; its time is that of all solves together. Budgets, `count` of them, are of
+    bytes in use, without gaps between buffers. `curve` has what was found so far, also after an interrupt.
 
-    def __init__(self, ready: Ready, request: Request) -> None:
-        self._ready, self._request = ready, request
-        self._ways = {"both": request}
+    A schedule is one for every larger budget too, and one that only pages or only computes again is one of both kinds;
+    a bound holds for every smaller budget. The curve makes use of that.
+    """
+
+    def __init__(self, ready: Ready, request: Request, count: int = BUDGETS) -> None:
+        self._ready, self._request, self._count = ready, request, count
+        self._ways = {BOTH: request}
         if request.paging and request.remat:
             self._ways |= {
                 "paging only": replace(request, remat=False),
@@ -30,34 +37,50 @@ class Sweep:
         else:
             self._ways = {"paging" if request.paging else "computing again": request}
         self._keep = replay(ready.problem, keep_all(ready.problem))
-        self._points: dict[str, list[tuple[int, float | None]]] = {name: [] for name in self._ways}
-        self._bounds: list[tuple[int, float | None]] = []
+        self._costs: dict[str, dict[int, float]] = {name: {} for name in self._ways}
+        self._bounds: dict[int, float] = {}
+        self._tried: dict[str, list[int]] = {name: [] for name in self._ways}
 
     @property
     def curve(self) -> Curve:
         ready, energy = self._ready, self._request.minimise == "energy"
-        series = [Series(name, tuple(points)) for name, points in self._points.items()]
+        bounds = {at: max(b for other, b in self._bounds.items() if other >= at) for at in self._bounds}
         return Curve(
             title=f"{ready.bench.workload} for {ready.target}: what less memory costs",
             keep_bytes=self._keep.peak_bytes,
-            series=(*series, Series("proven bound", tuple(self._bounds), bound=True)),
+            series=(*map(self._series, self._ways), Series("proven bound", tuple(sorted(bounds.items())), bound=True)),
             what=self._request.minimise,
             method=ready.energy_method if energy else ready.time_method,
         )
 
     def run(self, view: ScheduleView) -> None:
-        """Solve all, from the smallest budget on."""
+        """Solve all, from the largest budget on: what is proven soon leaves its time to the others."""
+        begun = time.monotonic()
         view.doing = "smallest budget"
         least = least_bytes(self._ready, self._request, view)
-        budgets = budgets_between(least, self._keep.peak_bytes, _BUDGETS)
-        limit_s = self._request.time_limit_s / (len(budgets) * len(self._ways))
-        for number, budget in enumerate(budgets, 1):
-            for name, request in self._ways.items():
-                view.doing = f"budget {number} of {len(budgets)}, {name}"
-                found = self._tried(replace(request, budget_bytes=budget, time_limit_s=limit_s), view)
-                self._points[name].append((budget, None if found is None else self._cost(found)))
-                if request is self._request and found is not None:
-                    self._bounds.append((budget, max(0.0, share(found.bound, self._kept))))
+        budgets = budgets_between(least, self._keep.peak_bytes, self._count)
+        todo = [(budget, name) for budget in reversed(budgets) for name in self._ways]
+        for number, (budget, name) in enumerate(todo):
+            view.doing = f"budget {number // len(self._ways) + 1} of {len(budgets)}, {name}"
+            left_s = self._request.time_limit_s - (time.monotonic() - begun)
+            limit_s = max(_LEAST_S, left_s / (len(todo) - number))
+            found = self._solved(replace(self._ways[name], budget_bytes=budget, time_limit_s=limit_s), view)
+            self._tried[name].append(budget)
+            if found is None:
+                continue
+            self._costs[name][budget] = self._cost(found)
+            if self._ways[name] is self._request:
+                self._bounds[budget] = max(0.0, share(found.bound, self._kept))
+            if stopped(found):
+                raise KeyboardInterrupt
+
+    def _series(self, name: str) -> Series:
+        sources = list(self._costs.values()) if name == BOTH else [self._costs[name]]
+        points: list[tuple[int, float | None]] = []
+        for budget in sorted(self._tried[name]):
+            fitting = [cost for costs in sources for at, cost in costs.items() if at <= budget]
+            points.append((budget, min(fitting, default=None)))
+        return Series(name, tuple(points))
 
     @property
     def _kept(self) -> float:
@@ -68,7 +91,7 @@ class Sweep:
             return share(found.usage.energy_j, self._kept)
         return share(replay(self._ready.problem, found.blocking).time_s, self._kept)
 
-    def _tried(self, request: Request, on_stage: OnStage) -> Solution | None:
+    def _solved(self, request: Request, on_stage: OnStage) -> Solution | None:
         try:
             return solve(self._ready.problem, request, on_stage)
         except Infeasible:

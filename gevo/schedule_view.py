@@ -17,7 +17,7 @@ from gevo.units import joules, seconds, size, span
 class ScheduleView:
     """One line that changes in place on a terminal, a line a stage elsewhere; entered around the solving."""
 
-    def __init__(self, console: Console, limit_s: float) -> None:
+    def __init__(self, console: Console, limit_s: float = math.inf) -> None:
         self._ticker, self._limit_s = Ticker(console), limit_s
         self._begun = time.monotonic()
         self._stage = ""

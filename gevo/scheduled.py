@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gevo.schedule_trace import trace
+from mlir_passes.schedule.genes import to_plain
 from mlir_passes.schedule.problem import Problem
 from mlir_passes.schedule.request import Request, Solution
 from mlir_passes.schedule.steps import Kind, Usage, keep_all, replay
@@ -77,7 +78,12 @@ class Scheduled:
     @cached_property
     def genes(self) -> bytes:
         """The schedule as it is stored in a genome."""
-        return json.dumps([hold.to_json() for hold in self.solution.holds], separators=(",", ":")).encode()
+        return json.dumps(to_plain(self.solution.holds), separators=(",", ":")).encode()
+
+
+def stopped(solution: Solution) -> bool:
+    """Whether Ctrl-C ended the search for it."""
+    return solution.proven.endswith("stopped")
 
 
 def share(value: float, base: float) -> float:
