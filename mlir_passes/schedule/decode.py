@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mlir_passes.schedule.genes import Before, Gene, Hold
 from mlir_passes.schedule.problem import START, Problem
-from mlir_passes.schedule.steps import Kind, ScheduleError, Step, stored_state
+from mlir_passes.schedule.steps import Kind, ScheduleError, Step, replay, stored_state
 from mlir_passes.schedule.walk import Holds, Pairs, Stay, Walker
 
 
@@ -131,43 +131,58 @@ def merged(pairs: Pairs) -> Pairs:
 
 
 def encode(problem: Problem, steps: Sequence[Step]) -> tuple[Hold, ...]:
-    """The genes of a blocking line that is valid. Decoding them gives the same energy for every line that `decode`
-    made; for others no more than it where no tensor is both read in and computed again, as stages are whole.
+    """The genes of a blocking line that is valid: for one that `decode` made, those of a line no dearer and no higher.
 
-    Raises ScheduleError for a line with asynchronous transfers, or one that pages state whose home is memory.
+    For others the nearest that was found: stages are whole, and a tensor always comes back in the same way. Raises
+    ScheduleError for a line with asynchronous transfers, or one that pages state whose home is memory.
     """
     if any(step.kind in (Kind.OUT_DONE, Kind.IN_DONE) for step in steps):
         raise ScheduleError("only a blocking line has genes")
-    walker, home = Walker(problem), stored_state(problem, steps)
+    walker, usage = Walker(problem), replay(problem, steps)
+
+    def strays(holds: Holds) -> tuple[int, float]:
+        walk = walker.walk(holds)
+        return max(0, walk.peak_bytes - usage.peak_bytes), max(usage.energy_j, walk.energy_j)
+
+    return to_genes(problem, min((_holds(walker, steps, tight) for tight in (False, True)), key=strays))
+
+
+def _holds(walker: Walker, steps: Sequence[Step], tight: bool) -> dict[int, Stay]:
+    problem, home = walker.problem, stored_state(walker.problem, steps)
     holds: dict[int, Stay] = {}
-    for tensor, (paged, pairs) in _stays(problem, steps).items():
+    for tensor, (paged, pairs) in _stays(problem, steps, tight).items():
         start = problem.tensors[tensor].maker == START
         if start and tensor not in home:
             raise ScheduleError(f"{problem.tensors[tensor].name} is paged, and its home is memory: no gene says so")
         if start or paged or pairs != walker.default(tensor):
             holds[tensor] = (paged, pairs)
-    return to_genes(problem, holds)
+    return holds
 
 
-def _stays(problem: Problem, steps: Sequence[Step]) -> dict[int, Stay]:
-    """When each tensor was in memory, but for state that never left it."""
-    last_stage = len(problem.ops) - 1
+def _stays(problem: Problem, steps: Sequence[Step], tight: bool) -> dict[int, Stay]:
+    """When each tensor was in memory, but for state that never left it; tight: from its first to its last use there."""
+    count = len(problem.ops)
     begun: dict[int, int] = {}
+    used: dict[int, int] = {}
     pairs: dict[int, list[tuple[int, int]]] = {}
     read: set[int] = set()
     run = latest = 0  # ops that have run for the first time; the stage of the latest compute
     for step in steps:
-        stage = min(run, last_stage)
         if step.kind == Kind.COMPUTE:
-            latest = stage
-            for made in problem.ops[step.index].makes:
-                begun.setdefault(made, stage)
+            latest = run
+            for tensor in problem.ops[step.index].makes:
+                begun.setdefault(tensor, run)
+            for tensor in (*problem.ops[step.index].reads, *problem.ops[step.index].makes):
+                if tight and tensor not in used and tensor in read:
+                    begun[tensor] = run
+                used[tensor] = run
             run = max(run, step.index + 1)
         elif step.kind == Kind.IN:
-            begun.setdefault(step.index, stage)
+            begun[step.index] = run
             read.add(step.index)
         elif step.kind == Kind.FREE:
-            pairs.setdefault(step.index, []).append((begun.pop(step.index, 0), latest))
+            last = used.pop(step.index, 0) if tight else latest
+            pairs.setdefault(step.index, []).append((begun.pop(step.index, 0), min(last, count - 1)))
     for tensor, first in begun.items():
-        pairs.setdefault(tensor, []).append((first, last_stage))
+        pairs.setdefault(tensor, []).append((first, count - 1))
     return {tensor: (tensor in read, merged(tuple(found))) for tensor, found in pairs.items()}

@@ -37,7 +37,7 @@ class Goal:
 
 
 def touches(problem: Problem, steps: Sequence[Step]) -> list[list[int]]:
-    """For each tensor, the stages in which it is made, read, or read in, ascending."""
+    """Of each tensor the stages in which it is made, read, or read in, ascending. What is final is read at the end."""
     found: list[list[int]] = [[] for _ in problem.tensors]
     run, last_stage = 0, len(problem.ops) - 1
     for step in steps:
@@ -52,6 +52,9 @@ def touches(problem: Problem, steps: Sequence[Step]) -> list[list[int]]:
         for tensor in touched:
             if not found[tensor] or found[tensor][-1] != stage:
                 found[tensor].append(stage)
+    for tensor, t in enumerate(problem.tensors):
+        if t.final and t.maker != START and found[tensor][-1] != last_stage:
+            found[tensor].append(last_stage)
     return found
 
 

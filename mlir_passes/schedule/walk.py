@@ -42,16 +42,18 @@ class Walker:
         self.touches = [tuple(dict.fromkeys((*op.reads, *op.makes))) for op in problem.ops]
         self.workspace = [op.workspace for op in problem.ops]
         self.stays = [t.final or t.maker == START for t in problem.tensors]
-        self.end = [self.count if stays else last for stays, last in zip(self.stays, problem.last, strict=True)]
-        self.until = [min([limit, *self._overwritten(number)]) for number, limit in enumerate(problem.until)]
+        self.end = [self.count + 1 if stays else last for stays, last in zip(self.stays, problem.last, strict=True)]
+        self.until = [-1 if problem.updates[number] else self._until(number) for number in range(self.count)]
 
-    def _overwritten(self, number: int) -> list[int]:
-        """Ops that overwrite what an op makes: after them it must not make it again."""
-        makes = [self.problem.tensors[t] for t in self.problem.ops[number].makes]
-        return [t.updater for t in makes if t.updater >= 0]
+    def _until(self, number: int) -> int:
+        """As `Problem.until`, also after all ops where nothing hinders it, and before what it makes is overwritten."""
+        op, tensors = self.problem.ops[number], self.problem.tensors
+        return min((tensors[t].updater for t in (*op.reads, *op.makes) if tensors[t].updater >= 0), default=self.count)
 
     def may_page(self, tensor: int) -> bool:
-        return self.problem.tensors[tensor].pageable and bool(self.problem.tensors[tensor].readers)
+        """State that nobody reads would never leave the store."""
+        t = self.problem.tensors[tensor]
+        return t.pageable and (t.maker != START or bool(t.readers))
 
     def default(self, tensor: int) -> Pairs:
         """How a tensor is held that no gene names; of state, what it would be on the store and never given back."""
@@ -89,7 +91,7 @@ class _Attempt:
         self._written: set[int] = set()
         self._stale: set[int] = set()  # state whose home holds old content
         self._starts: list[list[tuple[int, int]]] = [[] for _ in range(walker.count)]
-        self._ends: list[list[int]] = [[] for _ in range(walker.count + 1)]
+        self._ends: list[list[int]] = [[] for _ in range(walker.count + 2)]
         self._steps: list[Step] = []
         self._left: dict[int, int] = {}  # where in the line a tensor was given back first
         for tensor, (paged, pairs) in holds.items():
@@ -111,13 +113,15 @@ class _Attempt:
             first, last = max(first, t.maker), min(last, walker.count - 1)
             if first < last and first <= last_start:
                 self._starts[first].append((tensor, last))
-        if t.final and t.maker != START:
-            self._starts[walker.count - 1].append((tensor, walker.count))
+                if last == walker.count - 1:  # through the end: what is final may be brought back by it
+                    forever = t.final and t.maker != START
+                    self._starts[first][-1] = (tensor, walker.count + 1 if forever else walker.count)
 
     def run(self) -> int | None:
         """None, or the tensor whose hold is to blame that it goes no further."""
         memory, held_to, maker = self._memory, self._held_to, self._walker.maker
-        for stage in range(self._walker.count):
+        count = self._walker.count
+        for stage in range(count):
             missing: list[int] = []
             for tensor, last in self._starts[stage]:
                 held_to[tensor] = max(last, held_to[tensor])
@@ -134,7 +138,14 @@ class _Attempt:
             for tensor in self._ends[stage]:
                 if memory[tensor] and held_to[tensor] <= stage:
                     self._free(tensor)
-        return None
+        kept = [t for t, tensor in enumerate(self._walker.problem.tensors) if tensor.final and tensor.maker != START]
+        missing = [tensor for tensor in kept if not memory[tensor]]
+        held_to[:] = [count + 1 if tensor in kept else held for tensor, held in enumerate(held_to)]
+        blamed = self._bring(missing, count) if missing else None
+        for tensor in self._ends[count]:
+            if memory[tensor] and held_to[tensor] <= count:
+                self._free(tensor)
+        return blamed
 
     def _bring(self, missing: list[int], stage: int) -> int | None:
         """Computes the stage after all that is missing was read in or computed again."""
@@ -158,17 +169,21 @@ class _Attempt:
                 if not memory[read]:
                     wanted_for.setdefault(read, tensor)
                     stack.append(read)
-        numbers = [*sorted(chain), stage]
+        numbers = sorted(chain)
+        if stage < walker.count:
+            numbers.append(stage)
         last_use = {tensor: number for number in numbers for tensor in walker.reads[number]}
         ops = walker.problem.ops
-        for number in numbers[:-1]:
+        for number in sorted(chain):
             self.energy += ops[number].energy_j
             self.time += ops[number].time_s
             self._compute(number, stage, last_use)
         for tensor in sorted(stored):
             if not memory[tensor] and tensor not in last_use and walker.maker[tensor] not in chain:
                 self._read_in(tensor)
-        self._compute(stage, stage, last_use)
+        if stage < walker.count:
+            self._compute(stage, stage, last_use)
+        self._note(0, min(stage, walker.count - 1))
         return None
 
     def _blamed(self, tensor: int, wanted_for: dict[int, int], stage: int) -> int:
@@ -188,14 +203,16 @@ class _Attempt:
                 self._bytes += walker.bytes[tensor]
         if self._record:
             self._steps.append(Step(Kind.COMPUTE, number))
-        taken = self._bytes + walker.workspace[number]
-        if taken > self.peak:
-            self.peak, self.peak_stage = taken, stage
+        self._note(walker.workspace[number], min(stage, walker.count - 1))
         if number == stage and walker.problem.updates[number]:
             self._stale.update(t for t in walker.problem.updates[number] if t in self._paged)
         for tensor in walker.touches[number]:
             if held_to[tensor] <= stage and last_use.get(tensor, -1) <= number:
                 self._free(tensor)
+
+    def _note(self, workspace: int, stage: int) -> None:
+        if self._bytes + workspace > self.peak:
+            self.peak, self.peak_stage = self._bytes + workspace, stage
 
     def _read_in(self, tensor: int) -> None:
         t = self._walker.problem.tensors[tensor]

@@ -17,7 +17,7 @@ from mlir_passes.schedule.steps import Kind, ScheduleError, Step, keep_all, repl
 
 def test_the_same_computes_and_transfers_within_the_budget_and_no_slower() -> None:
     faster = 0
-    for problem, rng in map(drawn, range(100)):
+    for problem, rng in map(drawn, range(50)):
         line = decode(problem, random_holds(problem, rng)).steps
         blocking = replay(problem, line)
         budget = blocking.peak_bytes * rng.choice((10, 12)) // 10
@@ -33,7 +33,7 @@ def test_the_same_computes_and_transfers_within_the_budget_and_no_slower() -> No
         assert found.makespan_s == makespan(problem, found.steps)
         assert found.stall_s == found.makespan_s - seconds
         faster += found.makespan_s < blocking.time_s
-    assert faster > 50
+    assert faster > 25
 
 
 def test_a_line_that_waits_at_once_takes_as_long_as_its_blocking_form() -> None:
