@@ -162,3 +162,17 @@ def test_a_network_of_the_paper_fits_its_budget(name: str, fraction: float) -> N
 def test_nothing_fits_a_budget_under_the_working_set() -> None:
     problem = graph("linear")
     assert [steps_of(problem, 3255) for steps_of, _ in BASELINES.values()] == [None] * len(BASELINES)
+
+
+def test_each_technique_alone_uses_only_that_and_both_take_least() -> None:
+    pytest.importorskip("ortools")
+    pytest.importorskip("highspy")
+    from schedule_baselines import WAYS, Effort
+
+    problem = graph("linear")
+    budget = int(keep_all_bytes(problem) * 0.5)
+    found = {name: way(problem, budget, Effort(seconds=3.0)) for name, way in WAYS.items()}
+    usage = {name: replay(problem, steps, budget) for name, steps in found.items() if steps is not None}
+    assert set(WAYS) - set(usage) == {"keep all"}
+    assert (usage["paging only"].remats, usage["remat only"].pages_in) == (0, 0)
+    assert usage["ours"].energy_j <= min(u.energy_j for u in usage.values()) * (1 + 1e-6)
