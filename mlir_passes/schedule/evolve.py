@@ -10,14 +10,18 @@ from itertools import pairwise
 
 from mlir_passes.schedule.decode import merged, to_genes, to_holds
 from mlir_passes.schedule.genes import Hold
+from mlir_passes.schedule.greedy import completed
 from mlir_passes.schedule.moves import BOTH, Goal, allowed, changed, cut, held, movable, touches
 from mlir_passes.schedule.problem import Problem
 from mlir_passes.schedule.walk import Holds, Pairs, Stay, Walk, Walker
 
 POPULATION = 32
+POLISH = 100  # walks after the greedy way
 RIVALS = 3  # individuals of which the best becomes a parent
 CROSSED = 0.5  # share of children of two parents
 EXTRA_MOVES = 1.2  # mean number of moves after the first
+REBUILT = 0.01  # share of children that lose some holds and get others by the greedy way
+LOST = 6  # holds lost at most
 
 
 @dataclass
@@ -66,10 +70,13 @@ class _Evolution:
         problem = self._walker.problem
         first = [self._rated(allowed(to_holds(problem, seed)[0], self._ways)) for seed in seeds] or [self._rated({})]
         people, done = sorted(first, key=lambda one: one.rank), len(first)
-        while self._tensors and done < evaluations and not stop():
-            done += 1
+        begun = self._walker.walks
+        while self._tensors and self._walker.walks - begun + done < evaluations and not stop():
             growing = len(people) < POPULATION
-            child = self._rated(self._mutated(self._rng.choice(first) if growing else self._parent(people)))
+            if self._rng.random() < REBUILT:
+                child = self._rated(self._rebuilt(self._drawn(people)))
+            else:
+                child = self._rated(self._mutated(self._rng.choice(first) if growing else self._parent(people)))
             if any(child.rank == one.rank for one in people):
                 continue
             if not growing and child.rank >= people[-1].rank:
@@ -90,6 +97,15 @@ class _Evolution:
         walk: Walk = self._walker.walk(holds)
         kept = {tensor: stay for tensor, stay in holds.items() if tensor not in walk.refused}
         return _Individual(self._goal.rank(walk), walk.peak_stage, kept)
+
+    def _rebuilt(self, parent: _Individual) -> Holds:
+        """Less greedy holds of which some were lost, near each other as often as not."""
+        named = sorted(parent.holds)
+        count = min(len(named), self._rng.randint(1, LOST))
+        start = self._rng.randrange(len(named) - count + 1)
+        lost = named[start : start + count] if self._rng.random() < 0.5 else self._rng.sample(named, count)
+        holds = {tensor: stay for tensor, stay in parent.holds.items() if tensor not in lost}
+        return completed(self._walker, self._goal, self._ways, holds, self._rng, POLISH)
 
     def _parent(self, people: list[_Individual]) -> _Individual:
         parent = self._drawn(people)

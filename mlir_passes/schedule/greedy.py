@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
@@ -14,6 +15,7 @@ from mlir_passes.schedule.walk import Holds, Stay, Walk, Walker
 
 CANDIDATES = 40  # tensors tried at a peak, the cheapest a byte first
 POLISH = 400  # walks of the second half
+FEW, NOISE = 12, 0.3  # where it is random: tensors tried, and by what share a price may be off
 
 
 def greedy(
@@ -31,23 +33,37 @@ def greedy(
     """
     walker, goal = Walker(problem), Goal(budget_bytes, minimise=minimise)
     ways = movable(walker, allow)
-    holds = _within(walker, goal, ways, allowed(to_holds(problem, start)[0], ways))
-    return to_genes(problem, _held_again(walker, goal, ways, holds))
+    return to_genes(problem, completed(walker, goal, ways, allowed(to_holds(problem, start)[0], ways)))
 
 
-def _within(walker: Walker, goal: Goal, ways: dict[int, tuple[bool, ...]], holds: Holds) -> Holds:
+def completed(
+    walker: Walker,
+    goal: Goal,
+    ways: dict[int, tuple[bool, ...]],
+    holds: Holds,
+    rng: random.Random | None = None,
+    polish: int = POLISH,
+) -> Holds:
+    """What `greedy` makes of holds by index; with an rng it tries few tensors at a peak, and is off in their prices."""
+    return _held_again(walker, goal, ways, _within(walker, goal, ways, holds, rng), polish)
+
+
+def _within(
+    walker: Walker, goal: Goal, ways: dict[int, tuple[bool, ...]], holds: Holds, rng: random.Random | None
+) -> Holds:
     for _ in range(4 * len(walker.problem.tensors)):
         walk = walker.walk(holds, record=True)
         if walk.peak_bytes <= goal.budget_bytes:
             return holds
         best: tuple[float, Holds] | None = None
-        for tensor, other in _cuts(walker, ways, holds, walk):
+        for tensor, other in _cuts(walker, ways, holds, walk, rng):
             tried = walker.walk(other)
             freed = walk.peak_bytes - tried.peak_bytes
             if tried.peak_stage != walk.peak_stage and freed >= 0:
                 freed = max(freed, walker.bytes[tensor] / 2)  # this peak is gone, and another is as high
             if freed > 0:
                 price = (goal.cost(tried) - goal.cost(walk)) / freed
+                price *= rng.uniform(1 - NOISE, 1 + NOISE) if rng else 1.0
                 best = min(best or (price, other), (price, other), key=lambda found: found[0])
         if best is None:
             return holds
@@ -56,7 +72,7 @@ def _within(walker: Walker, goal: Goal, ways: dict[int, tuple[bool, ...]], holds
 
 
 def _cuts(
-    walker: Walker, ways: dict[int, tuple[bool, ...]], holds: Holds, walk: Walk
+    walker: Walker, ways: dict[int, tuple[bool, ...]], holds: Holds, walk: Walk, rng: random.Random | None
 ) -> Iterator[tuple[int, dict[int, Stay]]]:
     """The holds with one tensor given back between two uses, around the peak."""
     touched, peak = touches(walker.problem, walk.steps), walk.peak_stage
@@ -73,7 +89,10 @@ def _cuts(
         paged = t.in_j + t.out_j if True in ways[tensor] else float("inf")
         return min(again, paged) / max(t.bytes, 1)
 
-    for tensor in sorted(filter(there, ways), key=cheapness)[:CANDIDATES]:
+    candidates = sorted(filter(there, ways), key=cheapness)[:CANDIDATES]
+    if rng:
+        candidates = rng.sample(candidates, min(FEW, len(candidates)))
+    for tensor in candidates:
         pairs, uses = held(walker, holds, tensor), touched[tensor]
         gaps = {(bisect_left(uses, peak) - 1, bisect_left(uses, peak))}
         gaps.add((bisect_right(uses, peak) - 1, bisect_right(uses, peak)))
@@ -88,10 +107,10 @@ def _cuts(
                 yield tensor, changed(walker, holds, tensor, stay)
 
 
-def _held_again(walker: Walker, goal: Goal, ways: dict[int, tuple[bool, ...]], holds: Holds) -> Holds:
+def _held_again(walker: Walker, goal: Goal, ways: dict[int, tuple[bool, ...]], holds: Holds, polish: int) -> Holds:
     """Holds a tensor between two uses where the limits allow it and the cost falls, until nothing is found."""
     walk = walker.walk(holds, record=True)
-    left, found = POLISH, True
+    left, found = polish, True
     while found and left > 0:
         found = False
         for tensor in [t for t in holds if t in ways]:

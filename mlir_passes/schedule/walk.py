@@ -34,6 +34,7 @@ class Walker:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
+        self.walks = 0  # how many were made
         self.count = len(problem.ops)
         self.bytes = [t.bytes for t in problem.tensors]
         self.maker = [t.maker for t in problem.tensors]
@@ -65,6 +66,7 @@ class Walker:
     def walk(self, holds: Holds, record: bool = False) -> Walk:
         """The line that these holds stand for: it passes `replay`, whatever they are."""
         refused: list[int] = []
+        self.walks += 1
         while True:
             attempt = _Attempt(self, holds, record)
             blamed = attempt.run()
