@@ -133,9 +133,25 @@ def section(problem: Problem, rows: Sequence[Row], ways: Sequence[str]) -> str:
         *table(rows, ways, "energy"),
         "\nTime over keeping all, transfers beside the computing:\n",
         *table(rows, ways, "time"),
+        *(f"\n{line}" for line in beside(rows)),
         f"\n{smallest(problem, [way for way in ways if way not in SEARCHES])}\n",
     ]
     return "\n".join(lines)
+
+
+def beside(rows: Sequence[Row]) -> list[str]:
+    """How much less energy, of the whole, ours takes than the ways that the paper compares with."""
+    found = {(row.way, row.fraction): row.energy for row in rows}
+    lines: list[str] = []
+    for other in ("paging only", "Capuchin-like", "chain (POFO-like)"):
+        pairs = [
+            (f, found.get(("ours", f)), found.get((other, f))) for f in dict.fromkeys(row.fraction for row in rows)
+        ]
+        less = [
+            f"{1 - (1 + a) / (1 + b):.2%} at {f:g}" for f, a, b in pairs if a is not None and b is not None and f < 1
+        ]
+        lines += [f"Less energy by ours than {other}: {', '.join(less)}."] if less else []
+    return lines
 
 
 def table(rows: Sequence[Row], ways: Sequence[str], figure: str) -> list[str]:
