@@ -74,7 +74,7 @@ def changed(walker: Walker, holds: Holds, tensor: int, stay: Stay | None) -> dic
     result = dict(holds)
     result.pop(tensor, None)
     state = walker.maker[tensor] == START
-    kept = not state and stay is not None and stay[1] == walker.default(tensor) and walker.maker[tensor] != START
+    kept = not state and stay == (False, walker.default(tensor))
     if stay is not None and not kept and (stay[0] or not state):
         result[tensor] = stay
     return result
