@@ -12,13 +12,13 @@ from fitness.program import save_program
 from gevo import schedule_curve, schedule_plot, schedule_run, schedule_view
 from gevo.errors import INTERRUPTED, CampaignError
 from gevo.machine import machine
+from gevo.schedule_fit import scheduled
 from gevo.schedule_options import Options, check, request_of
 from gevo.schedule_plot import Drawn
-from gevo.schedule_setup import Ready, prepare_step, scheduled
+from gevo.schedule_setup import Ready, prepare_step
 from gevo.schedule_sweep import Sweep
 from gevo.schedule_view import ScheduleView
 from gevo.scheduled import Scheduled, stopped
-from gevo.units import size
 from mlir_passes.program import Program
 from mlir_passes.schedule.solve import Infeasible
 
@@ -58,7 +58,7 @@ def schedule(options: Options, console: Console) -> int:
 def _too_small(error: Infeasible) -> CampaignError:
     """What the solver says of a budget, as an error of the option."""
     text = str(error).removeprefix("schedule: ")
-    return CampaignError(text, "--memory-budget", f"Give at least {size(error.needed_bytes)}")
+    return CampaignError(text, "--memory-budget", f"Give at least {error.needed_bytes}")
 
 
 def _axis_text(found: Scheduled) -> str:

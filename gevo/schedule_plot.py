@@ -97,7 +97,7 @@ def _memory(panel: Any, drawn: Drawn, planned: Trace, kept: Trace, scale: float)
     if drawn.budget_bytes:
         level = drawn.budget_bytes / unit_bytes
         panel.axhline(level, color=_BUDGET, linewidth=1.4, label=f"budget {size(drawn.budget_bytes)}")
-    panel.set_ylabel(f"memory, {unit}")
+    panel.set_ylabel(f"memory in use, {unit}")
     panel.set_ylim(0, 1.08 * most / unit_bytes)
     panel.grid(alpha=0.3)
     panel.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, fontsize=8, ncols=3, frameon=False)

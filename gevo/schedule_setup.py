@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from fitness.costs import measured_costs, modelled_costs
 from fitness.measure_device import page_tier
 from fitness.profile import MODEL, known_profiles, load_profile
 from gevo.errors import CampaignError
-from gevo.scheduled import Scheduled, stopped
 from gevo.tune import Bench, open_bench
 from gevo.tuning_store import TuningStore
 from mlir_passes.objects import ObjectCache
@@ -21,14 +19,11 @@ from mlir_passes.plan_line import Line
 from mlir_passes.program import Plan, Program
 from mlir_passes.schedule.from_graph import Costs, problem_of
 from mlir_passes.schedule.problem import Problem
-from mlir_passes.schedule.request import Request
-from mlir_passes.schedule.solve import Infeasible, solve
 from mlir_passes.schedule.steps import Step
 from workloads.cache import cache_folder
 
 CPU, HOST = "cpu", "host-x86"
 _BATCHES = 8
-_MOST_TRIES = 4  # solves until the arena of a schedule, with its gaps, keeps the budget
 OnStage = Callable[[str], None]
 
 
@@ -87,44 +82,6 @@ def prepare_step(workload: str, target: str, page_dir: Path | None, on_stage: On
     costs, method, time_method = _costs(bench, base, target, page_dir, on_stage)
     problem = problem_of(*met[0], *sizes, costs)
     return Ready(bench, target, base, *met[0], problem, method, time_method)
-
-
-def scheduled(ready: Ready, request: Request, on_stage: OnStage) -> tuple[Scheduled, Program]:
-    """The best schedule found whose arena, with its gaps, is within the budget, and its program; raises Infeasible.
-
-    Where gaps take it over the budget it is solved again within less. The bound is that of the whole budget. Ctrl-C
-    gives the best so far (`stopped`); where there is none, KeyboardInterrupt.
-    """
-    budget, bound, left, over = request.budget_bytes, -math.inf, request.time_limit_s, 0
-    for number in range(_MOST_TRIES):
-        given = replace(request, budget_bytes=budget, time_limit_s=max(1.0, left))
-        solution = solve(ready.problem, given, on_stage)
-        left -= sum(solution.seconds.values())
-        bound = solution.bound if number == 0 else bound
-        program = ready.program(solution.steps)
-        over = program.plan.peak_bytes - request.budget_bytes
-        if over <= 0:
-            found = Scheduled(
-                ready.bench.workload, ready.target, ready.energy_method, ready.time_method, ready.problem, request,
-                solution, bound, program.plan.peak_bytes, program.plan.paged_bytes, ready.base.plan.peak_bytes,
-            )  # fmt: skip
-            return found, program
-        if stopped(solution):
-            raise KeyboardInterrupt
-        on_stage(f"again: gaps between buffers take {over:,} bytes more than the budget")
-        budget -= over
-    raise CampaignError(
-        f"schedules within {request.budget_bytes:,} bytes were found, but with the gaps between their buffers they "
-        f"need {request.budget_bytes + over:,}", "--memory-budget", "Give that much"
-    )  # fmt: skip
-
-
-def least_bytes(ready: Ready, request: Request, on_stage: OnStage) -> int:
-    """The smallest budget that a schedule was found for."""
-    try:
-        return solve(ready.problem, replace(request, budget_bytes=1), on_stage).usage.peak_bytes
-    except Infeasible as error:
-        return error.needed_bytes
 
 
 def _plan(ready: Ready, line: Line) -> Plan:

@@ -6,7 +6,8 @@ import time
 from dataclasses import replace
 
 from gevo.schedule_curve import Curve, Series, budgets_between
-from gevo.schedule_setup import OnStage, Ready, least_bytes
+from gevo.schedule_fit import least_bytes
+from gevo.schedule_setup import OnStage, Ready
 from gevo.schedule_view import ScheduleView
 from gevo.scheduled import share, stopped
 from mlir_passes.schedule.request import Request, Solution

@@ -21,9 +21,10 @@ from gevo import schedule_command, schedule_sweep
 from gevo.cli import main
 from gevo.errors import INTERRUPTED, CampaignError, ExtraMissing, Unwritable
 from gevo.schedule_command import schedule
+from gevo.schedule_fit import scheduled
 from gevo.schedule_options import Options, budget_bytes, check, deadline_s, request_of
 from gevo.schedule_run import Ran, lines, run
-from gevo.schedule_setup import Ready, prepare_step, scheduled
+from gevo.schedule_setup import Ready, prepare_step
 from gevo.schedule_sweep import Sweep
 from gevo.schedule_view import ScheduleView, percent
 from gevo.scheduled import Scheduled

@@ -1,0 +1,115 @@
+"""A schedule whose buffers, with the gaps between them, stay within the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gevo.errors import CampaignError
+from gevo.schedule_setup import OnStage, Ready
+from gevo.scheduled import Scheduled, stopped
+from mlir_passes.program import Program
+from mlir_passes.schedule.infeasible import floor
+from mlir_passes.schedule.overlap import makespan, overlapped, waiting
+from mlir_passes.schedule.request import Request, Solution
+from mlir_passes.schedule.solve import Infeasible, solve
+from mlir_passes.schedule.steps import Step, replay
+
+_FIRST = 0.6  # of the time, for the first solve; it is mostly the only one
+_TRIES = 5
+_LOOKAHEADS = (4, 1)
+
+
+def scheduled(ready: Ready, request: Request, on_stage: OnStage) -> tuple[Scheduled, Program]:
+    """The best schedule found whose arena is within the budget, and its program; raises Infeasible, and CampaignError
+    where gaps take each one that was found over the budget.
+
+    A solver counts bytes in use. Where gaps between buffers take its schedule over the budget, transfers go on beside
+    fewer calls, and if that is not enough it is solved again within less. The bound is that of the whole budget.
+    Ctrl-C gives the best so far (`stopped`), or KeyboardInterrupt.
+    """
+    return _Fit(ready, request, on_stage).run()
+
+
+def least_bytes(ready: Ready, request: Request, on_stage: OnStage) -> int:
+    """The smallest budget, of bytes in use, that a schedule was found for."""
+    try:
+        return solve(ready.problem, replace(request, budget_bytes=1), on_stage).usage.peak_bytes
+    except Infeasible as error:
+        return error.needed_bytes
+
+
+class _Fit:
+    def __init__(self, ready: Ready, request: Request, on_stage: OnStage) -> None:
+        self._ready, self._request, self._tell = ready, request, on_stage
+        self._left_s = request.time_limit_s * (1 - _FIRST)
+        self._last = request.budget_bytes  # end of the smallest arena of the last solution
+        self._least = 0  # of all of them
+
+    def run(self) -> tuple[Scheduled, Program]:
+        request = self._request
+        first = solve(self._ready.problem, replace(request, time_limit_s=request.time_limit_s * _FIRST), self._tell)
+        found = self._fitting(first, first.bound)
+        budget = request.budget_bytes
+        lowest, tried, ended = floor(self._ready.problem, request.paging).bytes, {budget}, stopped(first)
+        change = budget - self._last  # less than nothing
+        for number in range(1, _TRIES):
+            budget = max(lowest, budget + change)
+            if found is not None or ended or budget in tried:
+                break
+            tried.add(budget)
+            self._tell(f"again within {budget:,} bytes: gaps between buffers take {-change:,} more")
+            solution = self._again(budget, self._left_s / (_TRIES - number))
+            if solution is None:  # less than there is
+                change = abs(change) // 2
+                continue
+            found, ended = self._fitting(solution, first.bound), stopped(solution)
+            change = request.budget_bytes - self._last
+        if found is not None:
+            return found
+        if ended:
+            raise KeyboardInterrupt
+        raise CampaignError(
+            f"schedules within {request.budget_bytes:,} bytes were found, but with the gaps between their buffers the "
+            f"smallest needs {self._least:,}", "--memory-budget", f"Give at least {self._least}"
+        )  # fmt: skip
+
+    def _again(self, budget: int, seconds: float) -> Solution | None:
+        try:
+            return solve(
+                self._ready.problem, replace(self._request, budget_bytes=budget, time_limit_s=seconds), self._tell
+            )
+        except Infeasible:
+            return None
+
+    def _fitting(self, solution: Solution, bound: float) -> tuple[Scheduled, Program] | None:
+        """The schedule with its transfers beside as many calls as its arena has room for; None if it is over the
+        budget without any, too."""
+        ready, request = self._ready, self._request
+        ends: list[int] = []
+        for steps in self._lines(solution):
+            end = makespan(ready.problem, steps)
+            if end > request.deadline_s * (1 + 1e-9):
+                continue
+            program = ready.program(steps)
+            peak = program.plan.peak_bytes
+            ends.append(peak)
+            if peak <= request.budget_bytes:
+                usage = replay(ready.problem, steps)
+                kept = replace(solution, steps=steps, usage=usage, makespan_s=end)
+                return Scheduled(
+                    ready.bench.workload, ready.target, ready.energy_method, ready.time_method, ready.problem, request,
+                    kept, bound, peak, program.plan.paged_bytes, ready.base.plan.peak_bytes,
+                ), program  # fmt: skip
+        self._last = min(ends, default=self._last)
+        self._least = min(self._least or self._last, self._last)
+        return None
+
+    def _lines(self, solution: Solution) -> Iterator[tuple[Step, ...]]:
+        """The fastest first."""
+        yield solution.steps
+        if solution.usage.pages_in + solution.usage.pages_out:
+            least = replay(self._ready.problem, solution.blocking).peak_bytes
+            for lookahead in _LOOKAHEADS:
+                yield overlapped(self._ready.problem, solution.blocking, least, lookahead).steps
+            yield waiting(solution.blocking)
