@@ -200,10 +200,12 @@ def kernels(
 
 @app.command()
 def tune(
-    workload: Annotated[str, typer.Argument(help="A shipped name, file.py:object, or file.mlir.")],
+    workload: Annotated[str, typer.Argument(help="A shipped name, file.py:object, or file.mlir; or a run, with ID.")],
+    record: Annotated[str, typer.Argument(metavar="[ID]", help="Of a record of the run: tune that variant.")] = "",
     time: FOR = "",
     seed: Annotated[int, typer.Option(help="Decides the order in which small steps are tried.")] = 0,
     again: Annotated[bool, typer.Option("--again", help="Tune also what is in the database.")] = False,
+    run_dir: RUN_DIR = Path("runs"),
 ) -> int:
     """Find faster schedules for the kernels of a step.
 
@@ -218,11 +220,16 @@ def tune(
     Searches started later use it, for every kernel with the same text. One
     thread; without --for until all is tried. Ctrl-C keeps the kernels that are
     done, and the next call goes on with the rest.
+    \b
+    With a run and a record it is the variant's kernels: those that its edits
+    made, or that read narrow values, have default schedules until then.
 
     \b
     Example:
       gevo tune twofc --for 2m
-      gevo search twofc --for 8h
+      gevo search twofc --for 8h --name night
+      gevo tune night fastest
+      gevo export night fastest --retuned --to fast
     """
     from gevo.units import parse_duration
 
@@ -230,7 +237,8 @@ def tune(
         seconds = parse_duration(time) if time else 0.0
     except ValueError as error:
         raise CampaignError(str(error), "--for") from error
-    return _commands().tune(workload, seconds, seed, again, _console())
+    folder = _find(workload, run_dir) if record else None
+    return _commands().tune(record or workload, folder, seconds, seed, again, _console())
 
 
 @app.command()
@@ -432,6 +440,9 @@ def show(
     run: RUN,
     record: RECORD,
     rerun: Annotated[bool, typer.Option("--rerun", help="Evaluate it again, and show both.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw its schedule over time: .svg, .png or .pdf.")
+    ] = None,
     run_dir: RUN_DIR = Path("runs"),
 ) -> None:
     """Show one record in full.
@@ -441,8 +452,9 @@ def show(
     \b
     Example:
       gevo show night r0042 --rerun
+      gevo show night smallest --plot schedule.png
     """
-    _commands().show(_find(run, run_dir), record, rerun, _console())
+    _commands().show(_find(run, run_dir), record, rerun, plot, _console())
 
 
 @app.command()
@@ -493,6 +505,9 @@ def export(
     run: RUN,
     record: RECORD,
     to: Annotated[Path, typer.Option(metavar="DIR", help="New folder for the program.")],
+    retuned: Annotated[
+        bool, typer.Option("--retuned", help="Kernels as they are tuned now, not as when the run began.")
+    ] = False,
     run_dir: RUN_DIR = Path("runs"),
 ) -> None:
     """Write a variant as a program that runs alone.
@@ -505,7 +520,7 @@ def export(
       gevo export night fastest --to fast
       python -c "import gevo; step = gevo.load('fast')"
     """
-    _commands().export(_find(run, run_dir), record, to, _console())
+    _commands().export(_find(run, run_dir), record, to, retuned, _console())
 
 
 @app.command()

@@ -45,8 +45,8 @@ from gevo.record import Record, versus
 from gevo.scheduling import gene_text
 from gevo.store import Run, RunWriter
 from gevo.tally import Tally
+from gevo.units import joules, size, span
 from gevo.units import seconds as seconds_text
-from gevo.units import size, span
 from mlir_passes.schedule.genes import from_plain
 
 if TYPE_CHECKING:
@@ -84,17 +84,22 @@ def search(config: CampaignConfig, folder: Path, console: Console, confirm: bool
             return _end(ending, folder, context if confirm else None, config.workers, console)
 
 
-def tune(workload: str, seconds: float, seed: int, again: bool, console: Console) -> int:
-    """Tune the kernels of a workload's step and print what was found; returns the exit code."""
+def tune(what: str, folder: Path | None, seconds: float, seed: int, again: bool, console: Console) -> int:
+    """Tune the kernels of the step of a workload, or of a record if `folder` is a run's, and print what was found;
+    returns the exit code."""
     from fitness import tuning
-    from gevo.tune import open_bench, tune_step, whole_step
+    from gevo.tune import open_bench, open_variant, tune_step, whole_step
     from gevo.tune_view import TuneView, table
     from gevo.tuning_store import TuningStore
 
     begun, store = monotonic(), TuningStore()
     store.rows()  # a damaged file ends here, before anything is measured
-    console.print(f"Preparing {workload}", highlight=False)
-    bench = open_bench(workload)
+    console.print(f"Preparing {what}", highlight=False)
+    if folder is None:
+        bench = open_bench(what)
+    else:
+        run = Run(folder)
+        bench = open_variant(run, reopened(run.manifest, folder), pick(run, what))
     default = bench.program({})
     step = bench.step(default)
     kernels = tuning.targets(step)
@@ -115,7 +120,8 @@ def tune(workload: str, seconds: float, seed: int, again: bool, console: Console
                 view.row(row)
     except KeyboardInterrupt:
         console.print(table(kernels, store.rows()), highlight=False)
-        console.print(f"Stopped. Go on with: gevo tune {workload}", highlight=False)
+        again_text = what if folder is None else f"{_name(folder)} {what}"
+        console.print(f"Stopped. Go on with: gevo tune {again_text}", highlight=False)
         return INTERRUPTED
     console.print(table(kernels, store.rows()), highlight=False)
     timed = whole_step(bench, step, store.choices())
@@ -305,10 +311,12 @@ def show_kernels(workload: str, time: bool, picture: Path | None, as_json: bool,
         console.print(f"Wrote {picture}", highlight=False)
 
 
-def show(folder: Path, identifier: str, rerun: bool, console: Console) -> None:
-    """Print one record; with `rerun`, evaluate it again beside it."""
+def show(folder: Path, identifier: str, rerun: bool, picture: Path | None, console: Console) -> None:
+    """Print one record; with `rerun`, evaluate it again beside it; draw its schedule too if `picture` is given."""
     run = Run(folder)
     record = pick(run, identifier)
+    if picture is not None:
+        _draw_schedule(run, record, picture)
     base = next((r for r in run.records() if r.is_base), None)
     result = record.result
     _print_pairs(
@@ -336,6 +344,30 @@ def show(folder: Path, identifier: str, rerun: bool, console: Console) -> None:
     console.print(_measures(record, base, again))
     if again is not None and not again.ok:
         console.print(f"Now: {again.outcome} in {again.stage}: {again.detail}", highlight=False)
+    if picture is not None:
+        console.print(f"Wrote {picture}", highlight=False, soft_wrap=True)
+
+
+def _draw_schedule(run: Run, record: Record, picture: Path) -> None:
+    from gevo.ir_child import in_child
+    from gevo.kernels_plot import check_file
+
+    check_file(picture)
+    context = reopened(run.manifest, run.folder)
+    energy = record.result.objectives.get("energy_j")
+    told = f", {joules(energy.value)} by {energy.method}" if energy is not None else ""
+    in_child(
+        "draw_schedule",
+        prepared=context.prepared,
+        base=context.base,
+        cache=context.cache,
+        genome=record.genome.to_json(),
+        tuning=context.tuning,
+        threads=context.threads,
+        title=f"{run.manifest['config']['workload']}, {record.id} of {run.folder.name}{told}",
+        budget_bytes=int(run.limits.get("peak_bytes", 0)),
+        to=str(picture.absolute()),
+    )
 
 
 def explain(
@@ -369,13 +401,13 @@ def explain_operators(folder: Path, as_json: bool, console: Console) -> int:
     return 0
 
 
-def export(folder: Path, identifier: str, to: Path, console: Console) -> None:
+def export(folder: Path, identifier: str, to: Path, retuned: bool, console: Console) -> None:
     from gevo.export import export
     from workloads.workload import PreparedWorkload
 
     run = Run(folder)
     context, record = reopened(run.manifest, folder), pick(run, identifier)
-    export(run, context, record, to)
+    export(run, context, record, to, retuned)
     known = confirmed.load(folder)
     row = known.of(record) if known is not None else None
     if row is not None and row.bad:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from fitness.choices import choices_text
 from fitness.job import Context
 from gevo import confirmed
 from gevo.errors import CampaignError, Unwritable
 from gevo.ir_child import in_child
 from gevo.record import Record
 from gevo.store import Run
+from gevo.tuning_store import TuningStore
 
 
-def export(run: Run, context: Context, record: Record, to: Path) -> None:
-    """Compile the record's variant again and write its program, with where it came from, into `to`."""
+def export(run: Run, context: Context, record: Record, to: Path, retuned: bool = False) -> None:
+    """Compile the record's variant again and write its program, with where it came from, into `to`. retuned: by what is
+    in the database of tuned kernels now, not by what the run began with."""
     if not record.result.ok:
         raise CampaignError(
             f"{record.id} ended as {record.result.outcome} in stage {record.result.stage!r}: nothing to export",
@@ -43,14 +47,18 @@ def export(run: Run, context: Context, record: Record, to: Path) -> None:
         "key": record.key,
         "genome": record.genome.to_json(),
     }
-    in_child(
-        "export",
-        prepared=context.prepared,
-        base=context.base,
-        cache=context.cache,
-        genome=record.genome.to_json(),
-        extra=extra,
-        to=str(to.absolute()),
-        tuning=context.tuning,
-        threads=context.threads,
-    )
+    with TemporaryDirectory(prefix="gevo-export-") as folder:
+        now = Path(folder) / "tuning.json"
+        if retuned:
+            now.write_text(choices_text(TuningStore().choices()))
+        in_child(
+            "export",
+            prepared=context.prepared,
+            base=context.base,
+            cache=context.cache,
+            genome=record.genome.to_json(),
+            extra=extra,
+            to=str(to.absolute()),
+            tuning=str(now) if retuned else context.tuning,
+            threads=context.threads,
+        )

@@ -1,4 +1,4 @@
-"""Tunes the kernels of a workload's step and keeps what is found in the database of this machine."""
+"""Tunes the kernels of a step, or of a variant of it, and keeps what is found in the database of this machine."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from tempfile import TemporaryDirectory
 from fitness import tuning
 from fitness.errors import FitnessError
 from fitness.isolated import isolated
-from fitness.job import Limits
+from fitness.job import Context, Limits
 from fitness.result import Failure
 from fitness.timing import Timed
-from gevo.errors import BaseFails
+from gevo.errors import BaseFails, CampaignError
+from gevo.genome import IDENTITY, Genome
 from gevo.ir_child import in_child
+from gevo.record import Record
+from gevo.store import Run
 from gevo.tuning_store import TuningRow, TuningStore
+from gevo.variant import compiled
 from mlir_passes.kernels.choice import Choice
 from mlir_passes.objects import ObjectCache
-from mlir_passes.pipeline import compile_program
 from mlir_passes.program import Program
 from workloads.cache import cache_folder
 from workloads.prepare import prepare
@@ -31,11 +34,15 @@ _COMPILE = Limits(wall_s=600.0, cpu_s=600.0, memory_bytes=16 << 30)
 
 @dataclass(frozen=True)
 class Bench:
-    """The step of a workload: its text, what it starts from, and how to compile it with choices."""
+    """The step of a workload: its numbered base module, what it starts from, and how to compile it with choices.
+
+    genome: of the variant that is meant.
+    """
 
     workload: str
     prepared: PreparedWorkload
     text: str
+    genome: Genome = IDENTITY
 
     def program(self, choices: Mapping[str, Choice]) -> Program:
         """The step's program; a compiler that dies is an error here, and takes nothing along."""
@@ -55,10 +62,8 @@ class Bench:
         return tuning.Step(program, tuple(state), tuple(batches))
 
     def _compile(self, choices: Mapping[str, Choice]) -> Program:
-        signature = self.prepared.signature
-        sizes = len(signature.state), len(signature.batch)
-        cache = ObjectCache(cache_folder() / "objects")
-        return compile_program(self.text, signature.entry, *sizes, cache, choices=choices)
+        objects = ObjectCache(cache_folder() / "objects")
+        return compiled(self.text, self.genome, self.prepared.signature, objects, choices)[1]
 
 
 def open_bench(workload: str) -> Bench:
@@ -68,6 +73,18 @@ def open_bench(workload: str) -> Bench:
         in_child("make_base", prepared=str(prepared.folder), folder=folder)
         base = (Path(folder) / "base.mlir").read_text()
     return Bench(workload, prepared, base)
+
+
+def open_variant(run: Run, context: Context, record: Record) -> Bench:
+    """The step of a record; raises CampaignError for one that did not end well."""
+    if not record.result.ok:
+        raise CampaignError(
+            f"{record.id} ended as {record.result.outcome} in stage {record.result.stage!r}: nothing to tune",
+            run.folder,
+            "Take a record of `gevo front`",
+        )
+    prepared = PreparedWorkload.load(Path(context.prepared))
+    return Bench(run.manifest["config"]["workload"], prepared, Path(context.base).read_text(), record.genome)
 
 
 def tune_step(

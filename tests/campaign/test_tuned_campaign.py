@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +22,11 @@ from fitness.result import Outcome
 from gevo import cli, launch
 from gevo.config import CampaignConfig
 from gevo.errors import RunDamaged
-from gevo.genome import IDENTITY
+from gevo.genome import IDENTITY, Genome
 from gevo.ir_child import export
+from gevo.tune import Bench
 from gevo.tuning_store import TuningRow, TuningStore
+from gevo.variation import random_genome
 from mlir_passes.ir_tools import new_context
 from mlir_passes.kernels.choice import BLAS, Choice
 from mlir_passes.kernels.families import candidates
@@ -31,6 +34,7 @@ from mlir_passes.lower_cpu import kernel_hash, kernel_key, machine, read_nest
 from mlir_passes.objects import ObjectCache
 from mlir_passes.pipeline import kernel_text
 from mlir_passes.program import Kernel
+from mlir_passes.space import Space
 from workloads.workload import PreparedWorkload
 
 
@@ -80,6 +84,18 @@ def test_base_and_variants_are_made_by_the_choices_that_the_run_began_with(folde
     found = context(folder)
     export(found.prepared, found.base, found.cache, IDENTITY.to_json(), {}, str(tmp_path / "out"), found.tuning)
     assert key in json.loads((tmp_path / "out" / "manifest.json").read_text())["kernels"]
+
+
+def test_what_is_tuned_are_the_kernels_that_a_search_runs(folder: Path):
+    prepared, text = PreparedWorkload.load(folder), (folder / "base.mlir").read_text()
+    space, rng = Space.load(folder / "space.json"), random.Random(5)
+    for genome in (IDENTITY, Genome(storage="f16"), random_genome(space, rng, 3)):
+        bench, silence = load_bench(context(folder)), Silent()
+        rule = replace(bench.lessons.prepared.signature, storage=("f32", "f16"))
+        bench = replace(bench, lessons=replace(bench.lessons, prepared=replace(bench.lessons.prepared, signature=rule)))
+        variant = bench.variant(genome.to_json(), silence.stage)
+        run = bench.compile(variant, ObjectCache(None), silence.stage).kernels
+        assert Bench("toy", prepared, text, genome).program({}).kernels.keys() == run.keys()
 
 
 def test_without_a_database_a_run_has_no_choices(folder: Path):
