@@ -23,8 +23,9 @@ from pathlib import Path
 from common import OUT, System, calls, interleaved, machine, ratio, settle
 from fitness.cpu import CpuRunner
 from gevo.errors import CampaignError
+from gevo.schedule_fit import scheduled
 from gevo.schedule_run import Ran, run
-from gevo.schedule_setup import CPU, Ready, prepare_step, scheduled
+from gevo.schedule_setup import CPU, Ready, prepare_step
 from gevo.scheduled import Scheduled
 from mlir_passes.program import Program
 from mlir_passes.schedule.infeasible import Infeasible
