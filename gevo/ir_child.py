@@ -120,12 +120,20 @@ def explain_ir(**arguments: Any) -> None:
     ir.explain_ir(**arguments)
 
 
+def draw_schedule(**arguments: Any) -> None:
+    """See `gevo.schedule_drawn`, which imports MLIR."""
+    from gevo import schedule_drawn
+
+    schedule_drawn.draw_schedule(**arguments)
+
+
 TASKS: dict[str, Callable[..., None]] = {
     "make_base": make_base,
     "export": export,
     "describe_kernels": describe_kernels,
     "explain_ir": explain_ir,
     "write_schedules": write_schedules,
+    "draw_schedule": draw_schedule,
 }
 
 

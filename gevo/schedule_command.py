@@ -12,6 +12,7 @@ from fitness.program import save_program
 from gevo import schedule_curve, schedule_plot, schedule_run, schedule_view
 from gevo.errors import INTERRUPTED, CampaignError
 from gevo.machine import machine
+from gevo.schedule_drawn import names
 from gevo.schedule_fit import scheduled
 from gevo.schedule_options import Options, check, request_of
 from gevo.schedule_plot import Drawn
@@ -39,7 +40,7 @@ def schedule(options: Options, console: Console) -> int:
     show(found, console)
     if options.plot is not None:
         given = schedule_view.title(found), _axis_text(found), found.problem, found.solution.steps
-        drawn = Drawn(*given, request.budget_bytes, ready.names)
+        drawn = Drawn(*given, request.budget_bytes, names(ready.bench.prepared.signature))
         schedule_plot.plot(drawn, options.plot)
         console.print(f"Wrote {options.plot}", highlight=False, soft_wrap=True)
     if options.to is not None:

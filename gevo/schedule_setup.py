@@ -41,12 +41,6 @@ class Ready:
     energy_method: str
     time_method: str
 
-    @property
-    def names(self) -> dict[str, str]:
-        """What the user calls state and batch, by their names in the problem."""
-        signature = self.bench.prepared.signature
-        return {f"arg{i}": found.name for i, found in enumerate((*signature.state, *signature.batch)) if found.name}
-
     def program(self, steps: Sequence[Step]) -> Program:
         """The program of a line of steps of the problem: the same kernels, along another plan."""
         return replace(self.base, plan=_plan(self, Line(self.problem, tuple(steps))))
