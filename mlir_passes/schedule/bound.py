@@ -1,59 +1,91 @@
-"""A proven lower bound of what a budget costs, from a relaxation that looks at a few moments only.
-
-At the moment when an op is computed for the first time, each tensor that is still needed is in memory, or is read in
-later, or is computed again later, for which its op needs its inputs likewise. What is in memory fits into the budget.
-That holds for every schedule, however often it computes an op, so the least cost of such a choice is a bound.
-"""
+"""A proven lower bound of what a budget costs beyond computing each op once, for all schedules there are."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from mlir_passes.schedule.expense import Expense, homeless
-from mlir_passes.schedule.milp import Answer, Program
+from mlir_passes.schedule.expense import Expense
+from mlir_passes.schedule.milp import Answer
 from mlir_passes.schedule.problem import START, Problem
+from mlir_passes.schedule.windows import Windows
+
+SINGLES = 100  # moments looked at one by one, at most
 
 
 @dataclass(frozen=True)
 class Bound:
     """overhead: proven, of the cost beyond computing each op once; inf where no schedule can keep the budget.
 
-    peak: the op at which most must leave memory. remats: ops, paged: tensors that the relaxed choice computes again
-    or has on the store; a start for heuristics.
+    gone: pairs of a tensor and an op, while which it is not in memory although it is needed after it; paged: tensors
+    on the store. Both as the relaxed choice has it, a start for heuristics.
     """
 
     overhead: float
-    peak: int
-    remats: frozenset[int]
-    paged: frozenset[int]
+    gone: frozenset[tuple[int, int]] = frozenset()
+    paged: frozenset[int] = frozenset()
 
 
-def cut_bound(
-    problem: Problem,
-    budget_bytes: int,
-    costs: Expense,
-    *,
-    deadline_s: float = inf,
-    remat: bool = True,
-    paging: bool = True,
-    moments: int = 12,
-    time_limit_s: float = 10.0,
-    threads: int = 1,
-) -> Bound:
-    """The bound from the relaxation at `moments` ops, those in which keeping everything is over the budget."""
-    chosen, peak = crowded(problem, budget_bytes, moments)
-    if not chosen:
-        return Bound(0.0, peak, frozenset(), frozenset())
-    relaxation = _Relaxation(problem, budget_bytes, costs, remat, paging)
-    for moment in chosen:
-        relaxation.look_at(moment)
-    relaxation.limit_time(deadline_s)
-    answer = relaxation.program.solve(time_limit_s, threads)
-    if answer.infeasible:
-        return Bound(inf, peak, frozenset(), frozenset())
-    overhead = max(0.0, answer.bound / relaxation.scale) if answer.bound > -inf else 0.0
-    return Bound(overhead, peak, _true(answer, "again"), _true(answer, "stored"))
+class Cuts:
+    """Bounds of one problem and budget; what single moments say is kept for the next bound."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        budget_bytes: int,
+        costs: Expense,
+        deadline_s: float = inf,
+        remat: bool = True,
+        paging: bool = True,
+        threads: int = 1,
+    ) -> None:
+        self._problem, self._budget, self._costs = problem, budget_bytes, costs
+        self._deadline, self._remat, self._paging, self._threads = deadline_s, remat, paging, threads
+        self._alone: dict[int, float] = {}
+        self._best = Bound(0.0)
+
+    def bound(self, moments: int = 8, time_limit_s: float = 10.0) -> Bound:
+        """The greatest bound so far: of the relaxations at single moments, and at the `moments` best together."""
+        until = time.monotonic() + time_limit_s
+        live = live_bytes(self._problem)
+        for moment in sorted(crowded(self._problem, self._budget, SINGLES), key=lambda moment: -live[moment]):
+            if moment in self._alone:
+                continue
+            if self._alone and time.monotonic() > until - time_limit_s / 2:
+                break
+            found = self._ask([moment], until)
+            self._alone[moment] = found.overhead
+            if found.overhead == inf:
+                return found
+            self._best = max(self._best, found, key=lambda bound: bound.overhead)
+        if len(self._alone) > 1 and time.monotonic() < until:
+            found = self._ask(_spread(self._alone, moments, len(self._problem.ops)), until)
+            choice = found if found.gone else self._best
+            self._best = Bound(max(self._best.overhead, found.overhead), choice.gone, choice.paged)
+        return self._best
+
+    def _ask(self, chosen: Sequence[int], until: float) -> Bound:
+        moments = sorted(chosen)
+        windows = Windows(self._problem, self._budget, self._costs, moments, self._remat, self._paging)
+        windows.limit_time(self._deadline)
+        answer = windows.program.solve(until - time.monotonic(), self._threads)
+        if answer.infeasible:
+            return Bound(inf)
+        overhead = max(0.0, answer.bound / windows.scale) if answer.bound > -inf else 0.0
+        return Bound(overhead, _gone(self._problem, answer, moments), _paged(answer))
+
+
+def _spread(alone: dict[int, float], most: int, count: int) -> list[int]:
+    """The moments with the greatest bounds, first those that are not near one another."""
+    ranked = sorted(alone, key=lambda moment: (-alone[moment], moment))
+    chosen: list[int] = []
+    for apart in (count // (2 * most), 1):
+        for moment in ranked:
+            if len(chosen) < most and all(abs(moment - other) >= max(apart, 1) for other in chosen):
+                chosen.append(moment)
+    return chosen
 
 
 def live_bytes(problem: Problem) -> list[int]:
@@ -72,86 +104,20 @@ def live_bytes(problem: Problem) -> list[int]:
     return found
 
 
-def crowded(problem: Problem, budget_bytes: int, most: int) -> tuple[list[int], int]:
-    """At most `most` ops, spread over those at which keeping everything is over the budget; and the worst of all."""
+def crowded(problem: Problem, budget_bytes: int, most: int) -> list[int]:
+    """At most `most` ops, spread over those at which keeping everything is over the budget, the worst among them."""
     live = live_bytes(problem)
     over = [i for i, taken in enumerate(live) if taken > budget_bytes]
-    peak = max(range(len(live)), key=live.__getitem__)
     if len(over) <= most:
-        return over, peak
+        return over
     spread = {over[int((i + 0.5) * len(over) / (most - 1))] for i in range(most - 1)}
-    return sorted(spread | {peak}), peak
+    return sorted(spread | {max(over, key=live.__getitem__)})
 
 
-def _true(answer: Answer, kind: str) -> frozenset[int]:
-    return frozenset(key[1] for key, value in answer.values.items() if key[0] == kind and value > 0.5)  # type: ignore[index]
+def _gone(problem: Problem, answer: Answer, moments: Sequence[int]) -> frozenset[tuple[int, int]]:
+    found = [(key[1], moments[key[2]]) for key, value in answer.values.items() if key[0] == "kept" and value < 0.5]
+    return frozenset((index, moment) for index, moment in found if problem.last[index] > moment)
 
 
-class _Relaxation:
-    """Keys: (again, op), (stored, tensor), and at a moment (kept | read, tensor, moment), (made, op, moment)."""
-
-    def __init__(self, problem: Problem, budget_bytes: int, costs: Expense, remat: bool, paging: bool) -> None:
-        self.program = Program()
-        self.scale = 100 / costs.once if costs.once > 0 else 1.0
-        self._problem, self._budget = problem, budget_bytes
-        self._always = homeless(problem, paging)
-        self._unit = 1 / max(max((t.bytes for t in problem.tensors), default=1), 1)
-        for number in range(len(problem.ops)):
-            if remat and problem.until[number] > number:
-                self.program.variable(("again", number), costs.compute[number] * self.scale)
-        for index, tensor in enumerate(problem.tensors):
-            if not paging or not tensor.pageable:
-                continue
-            written = tensor.maker != START or tensor.updater >= 0
-            cost = costs.into[index] + (costs.out[index] if written else 0.0)
-            self.program.variable(("stored", index), cost * self.scale)
-
-    def look_at(self, moment: int) -> None:
-        """Add the choice at the first computation of an op."""
-        problem, program = self._problem, self.program
-        there = [i for i, t in enumerate(problem.tensors) if t.maker <= moment and i not in self._always]
-        for index in there:
-            program.variable(("kept", index, moment))
-            if ("stored", index) in program:
-                program.variable(("read", index, moment))
-                program.row([(("read", index, moment), 1), (("stored", index), -1)], upper=0)
-        for number in range(moment + 1):
-            if ("again", number) in program and problem.until[number] > moment:
-                program.variable(("made", number, moment))
-                program.row([(("made", number, moment), 1), (("again", number), -1)], upper=0)
-        for index in there:
-            state = problem.tensors[index].maker == START
-            if state or problem.last[index] > moment:
-                program.row(self._ways(index, moment), lower=1)
-        for number in range(moment + 1):
-            again = ("made", number, moment)
-            for index in problem.ops[number].reads if again in program else ():
-                if index not in self._always:
-                    program.row([*self._ways(index, moment), (again, -1)], lower=0)
-        op = problem.ops[moment]
-        for index in {*op.reads, *op.makes} - self._always:
-            program.fix(("kept", index, moment), 1)
-        taken = op.workspace + sum(problem.tensors[i].bytes for i in self._always)
-        weights = [(("kept", i, moment), problem.tensors[i].bytes * self._unit) for i in there]
-        program.row(weights, upper=(self._budget - taken) * self._unit)
-
-    def limit_time(self, deadline_s: float) -> None:
-        """Neither the computing engine nor the transferring one works longer than that."""
-        problem, program = self._problem, self.program
-        if deadline_s == inf:
-            return
-        ops = [(("again", i), op.time_s / deadline_s) for i, op in enumerate(problem.ops) if ("again", i) in program]
-        program.row(ops, upper=1 - problem.time_s / deadline_s)
-        transfers = [
-            (("stored", i), (t.in_s + (t.out_s if t.maker != START or t.updater >= 0 else 0.0)) / deadline_s)
-            for i, t in enumerate(problem.tensors)
-            if ("stored", i) in program
-        ]
-        program.row(transfers, upper=1)
-
-    def _ways(self, index: int, moment: int) -> list[tuple[tuple[str, int, int], float]]:
-        """A tensor is in memory, or read in later, or made again later."""
-        keys = [("kept", index, moment), ("read", index, moment)]
-        maker = self._problem.tensors[index].maker
-        keys += [("made", maker, moment)] if maker != START else []
-        return [(key, 1.0) for key in keys if key in self.program]
+def _paged(answer: Answer) -> frozenset[int]:
+    return frozenset(key[1] for key, value in answer.values.items() if key[0] == "stored" and value > 0.5)

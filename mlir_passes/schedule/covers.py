@@ -43,7 +43,7 @@ def hint_covers(intervals: Intervals, left: dict[int, Any], chart: Chart) -> Non
 
 def add_cuts(intervals: Intervals, most: int, chart: Chart | None) -> None:
     """The rows of `bound.py` at a few ops: kept, or read in later, or made again later, for which the same holds."""
-    for number in crowded(intervals.problem, intervals.budget_bytes, most)[0]:
+    for number in crowded(intervals.problem, intervals.budget_bytes, most):
         _Cut(intervals, number, chart).add()
 
 

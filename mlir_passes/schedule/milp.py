@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 import numpy as np
 
 from mlir_passes.errors import PassError
+
+Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,7 @@ class Answer:
     """What HiGHS found. values: of each variable by its key, empty without a solution. bound: proven, of a minimum."""
 
     status: str
-    values: dict[Hashable, float]
+    values: dict[Key, float]
     objective: float
     bound: float
 
@@ -29,7 +32,7 @@ class Program:
     """Variables with keys, and rows over them; the objective is a minimum."""
 
     def __init__(self) -> None:
-        self._columns: dict[Hashable, int] = {}
+        self._columns: dict[Key, int] = {}
         self._lower: list[float] = []
         self._upper: list[float] = []
         self._costs: list[float] = []
@@ -37,11 +40,14 @@ class Program:
         self._starts, self._indices, self._values = [0], list[int](), list[float]()
         self._rows: list[tuple[float, float]] = []
 
-    def __contains__(self, key: Hashable) -> bool:
+    def __contains__(self, key: Key) -> bool:
         return key in self._columns
 
+    def __iter__(self) -> Iterator[Key]:
+        return iter(tuple(self._columns))
+
     def variable(
-        self, key: Hashable, cost: float = 0.0, lower: float = 0.0, upper: float = 1.0, integer: bool = True
+        self, key: Key, cost: float = 0.0, lower: float = 0.0, upper: float = 1.0, integer: bool = True
     ) -> None:
         """Add one; by default it is 0 or 1."""
         self._columns[key] = len(self._costs)
@@ -50,11 +56,11 @@ class Program:
         self._upper.append(upper)
         self._integer.append(integer)
 
-    def fix(self, key: Hashable, value: float) -> None:
+    def fix(self, key: Key, value: float) -> None:
         """Let it have no other value."""
         self._lower[self._columns[key]] = self._upper[self._columns[key]] = value
 
-    def row(self, terms: Iterable[tuple[Hashable, float]], lower: float = -inf, upper: float = inf) -> None:
+    def row(self, terms: Iterable[tuple[Key, float]], lower: float = -inf, upper: float = inf) -> None:
         """lower <= the sum of variable * factor <= upper. Each key once."""
         for key, factor in terms:
             self._indices.append(self._columns[key])

@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mlir_passes.schedule.bound import Bound
 from mlir_passes.schedule.decode import to_genes
 from mlir_passes.schedule.genes import Hold
 from mlir_passes.schedule.moves import cut, touches
 from mlir_passes.schedule.problem import Problem
-from mlir_passes.schedule.walk import Pairs, Stay, Walker
+from mlir_passes.schedule.walk import Pairs, Walker
 
 
 def seeds(problem: Problem, bound: Bound) -> tuple[tuple[Hold, ...], ...]:
-    """Two: what the bound lets go leaves memory around its peak and comes back when an op of the step reads it, or
-    as soon as a recomputation brings it back. None where the bound lets nothing go."""
-    walker = Walker(problem)
-    if not bound.remats | bound.paged:
+    """Two: what the bound lets go leaves memory and comes back when an op of the step reads it, or as soon as a
+    recomputation brings it back. None where the bound lets nothing go."""
+    if not bound.gone:
         return ()
-    late: dict[int, Stay] = {}
-    for index, tensor in enumerate(problem.tensors):
-        paged = index in bound.paged
-        if paged or tensor.maker in bound.remats:
-            pairs = walker.default(index)
-            used = sorted({*tensor.readers, *(pairs[-1][1:] if pairs else ())})
-            late[index] = (paged, _apart(pairs, used, bound.peak))
-    walk = walker.walk(late, record=True)
-    touched = touches(problem, walk.steps)
+    walker = Walker(problem)
+    moments: dict[int, list[int]] = {}
+    for index, moment in sorted(bound.gone):
+        moments.setdefault(index, []).append(moment)
+    late = {
+        index: (index in bound.paged, _apart(walker.default(index), problem.tensors[index].readers, found))
+        for index, found in moments.items()
+    }
+    touched = touches(problem, walker.walk(late, record=True).steps)
     early = {
-        index: (stay[0], _apart(walker.default(index), touched[index], bound.peak)) for index, stay in late.items()
+        index: (paged, _apart(walker.default(index), touched[index], moments[index]))
+        for index, (paged, _) in late.items()
     }
     return to_genes(problem, late), to_genes(problem, early)
 
 
-def _apart(pairs: Pairs, used: list[int], peak: int) -> Pairs:
-    """The stages without those between the last use until the peak and the first use after it."""
-    if not pairs:
-        return pairs
-    first, last = pairs[0][0], pairs[-1][1]
-    before = max((use for use in used if use <= peak), default=first)
-    after = min((use for use in used if use > peak), default=last)
-    return cut(pairs, max(before, first), after) if after > before else pairs
+def _apart(pairs: Pairs, used: Sequence[int], moments: Sequence[int]) -> Pairs:
+    """The stages without those from the last use before each moment to the first use after it."""
+    first, last = (pairs[0][0], pairs[-1][1]) if pairs else (0, 0)
+    for moment in moments:
+        before = max((use for use in used if use <= moment), default=first)
+        after = min((use for use in used if use > moment), default=last)
+        pairs = cut(pairs, max(before, first), after) if after > before else pairs
+    return pairs

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 
-from mlir_passes.schedule.bound import Bound, cut_bound
+from mlir_passes.schedule.bound import Bound, Cuts
 from mlir_passes.schedule.decode import decode, encode
 from mlir_passes.schedule.evolve import evolve
 from mlir_passes.schedule.exact import Found, Task, search
@@ -26,6 +26,8 @@ from mlir_passes.schedule.steps import ScheduleError, Step, replay
 __all__ = ["Infeasible", "Request", "Solution", "solve"]
 
 SAME = 1e-4  # relative difference of overheads that counts as none: what the exact search leaves open
+SMALL = 120  # ops up to which a closer bound is quick
+LARGE = 300  # ops from which on every stage must be content with less
 MOST_COMPUTATIONS = 8  # of an op, where the limit of the exact search is raised
 
 
@@ -66,8 +68,18 @@ class _Chain:
         self._begun = time.monotonic()
         self._best: _Best | None = None
         self._near: tuple[tuple[Hold, ...], ...] = ()  # holds that are not within the limits, but near them
-        self._bound = Bound(0.0, 0, frozenset(), frozenset())
+        self._cuts = Cuts(
+            problem,
+            request.budget_bytes,
+            self._costs,
+            request.deadline_s,
+            request.remat,
+            request.paging,
+            request.workers,
+        )
+        self._bound = Bound(0.0)
         self._exact: Found | None = None
+        self._share = 0.0  # of the transfers' time that the exact search adds to the computing time
         self._stopped = False
 
     def run(self) -> Solution:
@@ -78,8 +90,9 @@ class _Chain:
                 ("bound", self._find_bound),
                 ("greedy", self._descend),
                 ("evolution", self._evolve),
-                ("exact", self._search),
+                ("exact", lambda: self._search(3)),
                 ("certificate", self._certify),
+                ("exact, more", self._search_further),
             ):
                 if not self._proven() and not self._stopped:
                     with self._stage(stage):
@@ -94,7 +107,7 @@ class _Chain:
         return self._solution(self._best)
 
     @contextmanager
-    def _stage(self, name: str) -> Iterator[None]:
+    def _stage(self, name: str) -> Generator[None]:
         self._tell(name)
         begun = time.monotonic()
         try:
@@ -109,31 +122,29 @@ class _Chain:
         lowest = floor(self._problem, self._request.paging)
         if self._request.budget_bytes < lowest.bytes:
             raise self._infeasible("", lowest)
-        self._bound = self._cut(12, min(20.0, 0.15 * self._request.time_limit_s))
-        if self._bound.overhead == inf:
-            raise self._infeasible(", proven by the cut bound")
-
-    def _cut(self, moments: int, seconds: float) -> Bound:
-        request = self._request
-        return cut_bound(
-            self._problem, request.budget_bytes, self._costs, deadline_s=request.deadline_s, remat=request.remat,
-            paging=request.paging, moments=moments, time_limit_s=seconds, threads=request.workers,
-        )  # fmt: skip
+        for moments in (8, 16) if len(self._problem.ops) < SMALL else (8,):
+            self._bound = self._cuts.bound(moments, min(20.0, 0.15 * self._request.time_limit_s))
+            if self._bound.overhead == inf:
+                raise self._infeasible(", proven by the cut bound")
+            for holds in seeds(self._problem, self._bound):
+                self._take(holds, "cut bound")
+            if self._proven():
+                return
 
     def _descend(self) -> None:
-        """Greedy from keeping everything, and from what the bound lets go."""
+        """Greedy from what the bound lets go, and from keeping everything, which takes long for many ops."""
         found = seeds(self._problem, self._bound)
         starts = [holds for holds in found if not self._take(holds, "cut bound")]
         until = time.monotonic() + 0.15 * self._request.time_limit_s
-        for start in ((), *starts):
-            if start == () or time.monotonic() < until:
+        for start in (*starts, ()) if len(self._problem.ops) < LARGE or not found else starts[:1]:
+            if time.monotonic() < until and not self._proven():
                 holds = greedy(self._problem, self._request.budget_bytes, start, self._allow, self._request.minimise)
                 self._near += () if self._take(holds, "greedy") else (holds,)
         self._near = (*found, *self._near)
 
     def _evolve(self) -> None:
         size, request = len(self._problem.ops), self._request
-        evaluations = 8000 if size >= 120 else 4000 if size >= 60 else 1000
+        evaluations = 8000 if size >= 120 else 3000 if size >= 90 else 500
         until = time.monotonic() + min(0.3 * request.time_limit_s, max(0.0, self._left_s()))
         starts = ((self._best.holds,) if self._best else ()) + self._near
         holds = evolve(
@@ -146,27 +157,33 @@ class _Chain:
     def _note(self, holds: tuple[Hold, ...]) -> None:
         self._take(holds, "evolution")
 
-    def _search(self) -> None:
-        """The exact search, with more computations of an op allowed until that changes nothing; and with more of the
-        transfers' time counted, if a line found is late when transfers overlap."""
-        computations, reads, share = (2 if len(self._problem.ops) >= 300 else 3), 1, 0.0
-        while self._left_s() > 0.5 and not self._proven():
+    def _search(self, computations: int) -> None:
+        """The exact search with so many computations of an op at least; with more of the transfers' time counted if a
+        line that it finds is late when transfers overlap."""
+        fewer = 1 if len(self._problem.ops) >= LARGE else 0  # there the hint has most of those that it needs
+        while self._left_s() > 0.5:
             before = self._best.overhead if self._best else inf
-            found = search(self._task(share), self._hint(), before, self._left_s(), computations, reads)
+            task, most = self._task(self._share), computations - fewer
+            found = search(task, self._hint(), before, self._left_s(), most, computations - 2)
             self._stopped = found.stopped
             late = self._late(found)
             if not late:
                 self._take_steps(found)
-            if share == 0.0:
+            if self._share == 0.0:
                 self._exact = found
-            if late and share < 1:
-                share = min(1.0, share + 0.34)
-                continue
-            after = self._best.overhead if self._best else inf
-            settled = computations > 3 and after >= before * (1 - SAME)
-            if found.stopped or not found.complete or found.general or settled or computations >= MOST_COMPUTATIONS:
+            if not late or found.stopped or self._share >= 1:
                 return
-            computations, reads = computations + 1, reads + 1
+            self._share = min(1.0, self._share + 0.34)
+
+    def _search_further(self) -> None:
+        """More computations of an op allowed, until that changes nothing."""
+        for computations in range(4, MOST_COMPUTATIONS + 1):
+            before = self._best.overhead if self._best else inf
+            if self._proven() or self._stopped or not (self._exact and self._exact.complete) or self._exact.general:
+                return
+            self._search(computations)
+            if self._best and self._best.overhead >= before * (1 - SAME):
+                return
 
     def _task(self, share: float) -> Task:
         request = self._request
@@ -204,11 +221,10 @@ class _Chain:
             self._take(mended, f"{name}, mended")
 
     def _certify(self) -> None:
-        """A bound from more moments, with the time that is left."""
-        if self._left_s() > 1 and self._best:
-            closer = self._cut(30, min(self._left_s(), 0.3 * self._request.time_limit_s))
-            if inf > closer.overhead > self._bound.overhead:
-                self._bound = closer
+        """A bound from more moments, with a part of the time that is left."""
+        for moments in (16, 28):
+            if self._best and not self._proven():
+                self._bound = self._cuts.bound(moments, 0.3 * max(self._left_s(), 1.0))
 
     def _take(self, holds: tuple[Hold, ...], found_by: str) -> bool:
         """Whether the holds are within the limits; the best ones are kept."""
@@ -238,7 +254,9 @@ class _Chain:
         exact = self._exact
         if self._proven():
             by_exact = exact is not None and exact.general and exact.bound > self._bound.overhead
-            text = "optimal: " + ("no more than keep all" if best.overhead == 0 else "exact search" if by_exact else "cut bound")
+            text = "optimal: " + (
+                "no more than keep all" if best.overhead == 0 else "exact search" if by_exact else "cut bound"
+            )
         else:
             text = "cut bound"
             if exact and exact.complete and best.overhead <= exact.bound * (1 + SAME) + 1e-12 * self._costs.once:

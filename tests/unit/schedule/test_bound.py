@@ -9,7 +9,7 @@ import pytest
 from brute import optimum
 from random_problems import random_problem
 
-from mlir_passes.schedule.bound import Bound, cut_bound, live_bytes
+from mlir_passes.schedule.bound import Bound, Cuts, live_bytes
 from mlir_passes.schedule.expense import expense
 from mlir_passes.schedule.infeasible import floor
 from mlir_passes.schedule.problem import Problem
@@ -24,7 +24,7 @@ def drawn(seed: int) -> tuple[Problem, int]:
 
 
 def bound_of(problem: Problem, budget: int, minimise: str = "energy", remat: bool = True, paging: bool = True) -> Bound:
-    return cut_bound(problem, budget, expense(problem, minimise), remat=remat, paging=paging)
+    return Cuts(problem, budget, expense(problem, minimise), remat=remat, paging=paging).bound()
 
 
 @pytest.mark.parametrize("minimise", ["energy", "time"])
@@ -77,8 +77,8 @@ def test_deadline_raises_the_bound() -> None:
     for seed in range(30):
         problem, budget = drawn(seed)
         costs = expense(problem, "energy")
-        free = cut_bound(problem, budget, costs).overhead
-        late = cut_bound(problem, budget, costs, deadline_s=problem.time_s * 1.02).overhead
+        free = Cuts(problem, budget, costs).bound().overhead
+        late = Cuts(problem, budget, costs, deadline_s=problem.time_s * 1.02).bound().overhead
         assert late >= free - 1e-9
         raised += late > free + 1e-9
     assert raised > 0

@@ -13,6 +13,7 @@ from mlir_passes.schedule.chart import chart_of
 from mlir_passes.schedule.decode import decode
 from mlir_passes.schedule.infeasible import floor
 from mlir_passes.schedule.overlap import makespan
+from mlir_passes.schedule.problem import START
 from mlir_passes.schedule.solve import Infeasible, Request, solve
 from mlir_passes.schedule.steps import ScheduleError, keep_all, replay
 
@@ -25,7 +26,8 @@ def test_answer_keeps_the_budget_and_is_the_optimum(seed: int) -> None:
         with pytest.raises(Infeasible):
             solve(problem, Request(budget, time_limit_s=10.0))
         return
-    if chart_of(problem, best.steps) is None:
+    # No gene says that a final tensor is computed again in the last stage.
+    if chart_of(problem, best.steps) is None or any(t.final and t.maker != START for t in problem.tensors):
         return
     solution = solve(problem, Request(budget, time_limit_s=10.0, seed=seed))
     assert solution.usage == replay(problem, solution.steps, budget)
