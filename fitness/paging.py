@@ -211,7 +211,8 @@ class Pager:
     def __init__(self, plan: Plan, arena: int, file: PageFile, keep: object) -> None:
         self._plan, self._arena, self._file = plan, arena, file
         self._events = events(plan.transfers, len(plan.calls))
-        self._code, self._control = _code(), aligned(_WORDS)
+        alone = len(os.sched_getaffinity(0)) == 1  # then who spins keeps the other from what it waits for
+        self._code, self._control = _code(1 if alone else SPINS), aligned(_WORDS)
         done_here = {event.number for position in self._events for event in position if event.what == "do"}
         rows = [self._transfer(i) for i in range(len(plan.transfers)) if i not in done_here]
         self._table = np.array(rows, np.uint64).reshape(len(rows), 1 + _ARGUMENTS)
@@ -278,9 +279,10 @@ class _Code:
 
 
 @cache
-def _code() -> _Code:
+def _code(spins: int) -> _Code:
+    """The code, for waits of so many spins before a sleep."""
     loader = Loader()
-    text = _ENGINE.format(begin=_BEGIN, ended=_ENDED, spins=SPINS, columns=1 + _ARGUMENTS, **row_call(_ARGUMENTS))
+    text = _ENGINE.format(begin=_BEGIN, ended=_ENDED, spins=spins, columns=1 + _ARGUMENTS, **row_call(_ARGUMENTS))
     text += _TRANSFER.format(kind="out", call="pwrite", after="")
     text += _TRANSFER.format(kind="in", call="pread", after=_ZERO)
     loader.add(llvm.object_from_ir(text, level=2), "paging")
