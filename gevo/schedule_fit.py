@@ -16,7 +16,8 @@ from mlir_passes.schedule.solve import Infeasible, solve
 from mlir_passes.schedule.steps import Step, replay
 
 _FIRST = 0.6  # of the time, for the first solve; it is mostly the only one
-_TRIES = 5
+_TRIES = 4
+_STEP = 128  # the least part of the budget that a further try leaves free
 _LOOKAHEADS = (4, 1)
 
 
@@ -50,21 +51,19 @@ class _Fit:
         request = self._request
         first = solve(self._ready.problem, replace(request, time_limit_s=request.time_limit_s * _FIRST), self._tell)
         found = self._fitting(first, first.bound)
-        budget = request.budget_bytes
-        lowest, tried, ended = floor(self._ready.problem, request.paging).bytes, {budget}, stopped(first)
-        change = budget - self._last  # less than nothing
-        for number in range(1, _TRIES):
-            budget = max(lowest, budget + change)
-            if found is not None or ended or budget in tried:
+        budget, ended, tried = request.budget_bytes, stopped(first), {request.budget_bytes}
+        lowest = floor(self._ready.problem, request.paging).bytes
+        while found is None and not ended and len(tried) < _TRIES:
+            over = self._last - request.budget_bytes
+            budget = max(lowest, budget - max(over, budget // _STEP))
+            if budget in tried:
                 break
             tried.add(budget)
-            self._tell(f"again within {budget:,} bytes: gaps between buffers take {-change:,} more")
-            solution = self._again(budget, self._left_s / (_TRIES - number))
-            if solution is None:  # less than there is
-                change = abs(change) // 2
-                continue
+            self._tell(f"again within {budget:,} bytes: gaps between buffers take {over:,} too many")
+            solution = self._again(budget)
+            if solution is None:
+                break
             found, ended = self._fitting(solution, first.bound), stopped(solution)
-            change = request.budget_bytes - self._last
         if found is not None:
             return found
         if ended:
@@ -74,11 +73,12 @@ class _Fit:
             f"smallest needs {self._least:,}", "--memory-budget", f"Give at least {self._least}"
         )  # fmt: skip
 
-    def _again(self, budget: int, seconds: float) -> Solution | None:
+    def _again(self, budget: int) -> Solution | None:
+        """A solution within less, in half of the time that is left; None if none is found."""
+        self._left_s /= 2
+        request = replace(self._request, budget_bytes=budget, time_limit_s=self._left_s)
         try:
-            return solve(
-                self._ready.problem, replace(self._request, budget_bytes=budget, time_limit_s=seconds), self._tell
-            )
+            return solve(self._ready.problem, request, self._tell)
         except Infeasible:
             return None
 

@@ -12,6 +12,7 @@ from fitness.profile import MODEL, known_profiles, load_profile
 from gevo.errors import CampaignError
 from gevo.tune import Bench, open_bench
 from gevo.tuning_store import TuningStore
+from mlir_passes.arena import ALIGN
 from mlir_passes.objects import ObjectCache
 from mlir_passes.pipeline import compile_program
 from mlir_passes.plan import Settled, make_plan
@@ -74,8 +75,19 @@ def prepare_step(workload: str, target: str, page_dir: Path | None, on_stage: On
     cache = ObjectCache(cache_folder() / "objects")
     base = compile_program(bench.text, signature.entry, *sizes, cache, choices=choices, line_of=note)
     costs, method, time_method = _costs(bench, base, target, page_dir, on_stage)
-    problem = problem_of(*met[0], *sizes, costs)
+    problem = aligned(problem_of(*met[0], *sizes, costs))
     return Ready(bench, target, base, *met[0], problem, method, time_method)
+
+
+def aligned(problem: Problem) -> Problem:
+    """The same with the bytes that buffers take where each begins at an aligned offset, as in a plan."""
+    tensors = tuple(replace(tensor, bytes=_up(tensor.bytes)) for tensor in problem.tensors)
+    ops = tuple(replace(op, workspace=_up(op.workspace)) for op in problem.ops)
+    return Problem(ops, tensors)
+
+
+def _up(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN
 
 
 def _plan(ready: Ready, line: Line) -> Plan:

@@ -28,6 +28,7 @@ from gevo.schedule_setup import Ready, prepare_step
 from gevo.schedule_sweep import Sweep
 from gevo.schedule_view import ScheduleView, percent
 from gevo.scheduled import Scheduled
+from mlir_passes.arena import ALIGN
 from mlir_passes.program import Program
 from mlir_passes.schedule.steps import Kind, keep_all, replay
 
@@ -146,6 +147,12 @@ def planned(ready: Ready) -> tuple[Scheduled, Program]:
 def test_the_arena_of_a_schedule_keeps_the_budget(ready: Ready, planned: tuple[Scheduled, Program]) -> None:
     found, program = planned
     assert program.plan.peak_bytes == found.peak_bytes <= found.request.budget_bytes < ready.base.plan.peak_bytes
+
+
+def test_the_problem_counts_bytes_as_buffers_take_them(ready: Ready) -> None:
+    kept = replay(ready.problem, keep_all(ready.problem)).peak_bytes
+    assert all(tensor.bytes % ALIGN == 0 for tensor in ready.problem.tensors)
+    assert 0 <= kept - ready.base.plan.peak_bytes < ALIGN
 
 
 def test_figures_are_those_of_the_replay(planned: tuple[Scheduled, Program]) -> None:
