@@ -164,7 +164,7 @@ class _Chain:
         while self._left_s() > 0.5:
             before = self._best.overhead if self._best else inf
             task, most = self._task(self._share), computations - fewer
-            found = search(task, self._hint(), before, self._left_s(), most, computations - 2)
+            found = search(task, self._hint(), before, 0.85 * self._left_s(), most, computations - 2)
             self._stopped = found.stopped
             late = self._late(found)
             if not late:
@@ -224,7 +224,7 @@ class _Chain:
         """A bound from more moments, with a part of the time that is left."""
         for moments in (16, 28):
             if self._best and not self._proven():
-                self._bound = self._cuts.bound(moments, 0.3 * max(self._left_s(), 1.0))
+                self._bound = self._cuts.bound(moments, max(0.5 * self._left_s(), 1.0))
 
     def _take(self, holds: tuple[Hold, ...], found_by: str) -> bool:
         """Whether the holds are within the limits; the best ones are kept."""
