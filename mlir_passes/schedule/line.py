@@ -9,6 +9,7 @@ from mlir_passes.plan_line import Line
 from mlir_passes.schedule.decode import decode
 from mlir_passes.schedule.from_graph import Costs, problem_of
 from mlir_passes.schedule.genes import Gene
+from mlir_passes.schedule.overlap import overlapped
 from mlir_passes.schedule.steps import replay
 
 LineOf = Callable[[Settled, Sequence[str], Mapping[str, int]], Line | None]
@@ -28,8 +29,6 @@ def line_of(
     """
 
     def make(settled: Settled, keys: Sequence[str], workspaces: Mapping[str, int]) -> Line:
-        from mlir_passes.schedule.overlap import overlapped
-
         decoded = decode(problem_of(settled, keys, workspaces, n_state, n_batch, costs), genes)
         if decoded.dropped:
             on_dropped(decoded.dropped)

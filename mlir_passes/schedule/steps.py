@@ -61,9 +61,7 @@ def keep_all(problem: Problem) -> tuple[Step, ...]:
     for number, op in enumerate(problem.ops):
         steps.append(Step(Kind.COMPUTE, number))
         used = dict.fromkeys((*op.reads, *op.makes))
-        steps += [
-            Step(Kind.FREE, t) for t in used if problem.last[t] == number and not _stays(problem, t)
-        ]
+        steps += [Step(Kind.FREE, t) for t in used if problem.last[t] == number and not _stays(problem, t)]
     return tuple(steps)
 
 

@@ -153,7 +153,7 @@ def test_edit_that_does_not_apply_is_rejected(folder: Path):
     ],
 )
 def test_errors_while_compiling_are_outcomes(folder: Path, monkeypatch, error: Exception, outcome: Outcome, stage: str):
-    def fail(self: Bench, text: str, cache: object, on_stage: Callable[[str], None]) -> None:
+    def fail(self: Bench, text: str, cache: object, on_stage: Callable[[str], None], on_dropped: object) -> None:
         on_stage("partition")
         raise error
 
