@@ -20,15 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from schedule_graphs import graph, keep_all_bytes
-from schedule_milp import solve_milp
-
 from common import OUT, line, machine
 from mlir_passes.schedule.chart import chart_of
 from mlir_passes.schedule.exact import Task, search
 from mlir_passes.schedule.expense import expense
 from mlir_passes.schedule.solve import Infeasible, Request, Solution, solve
 from mlir_passes.schedule.steps import replay
+from schedule_graphs import graph, keep_all_bytes
+from schedule_milp import solve_milp
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -26,6 +29,20 @@ class Answer:
     @property
     def infeasible(self) -> bool:
         return self.status == "Infeasible"
+
+
+@contextmanager
+def _stdout_closed() -> Generator[None]:
+    """Nothing that is printed meanwhile is seen: the first solver of a process greets, and no option stops it."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 class Program:
@@ -85,7 +102,8 @@ class Program:
         program.a_matrix_.value_ = np.array(self._values)
         kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
         program.integrality_ = [kinds[integer] for integer in self._integer]
-        solver = highspy.Highs()
+        with _stdout_closed():
+            solver = highspy.Highs()
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("time_limit", float(max(time_limit_s, 0.1)))
         solver.setOptionValue("threads", threads)

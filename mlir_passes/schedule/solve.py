@@ -262,8 +262,10 @@ class _Chain:
             if exact and exact.complete and best.overhead <= exact.bound * (1 + SAME) + 1e-12 * self._costs.once:
                 most = max(exact.limits.computations), max(exact.limits.reads, default=0)
                 text += f"; optimal with at most {most[0]} computations of an op and {most[1]} reads of a tensor"
-            elif exact and not exact.general:
-                text += f"; {exact.bound / self._costs.once:.4%} over keep-all with limits of the exact search"
+            elif exact and inf > exact.bound > self._bound.overhead:
+                most = max(exact.limits.computations)
+                text += f"; at least {exact.bound / self._costs.once:.4%} more than keep all costs any schedule"
+                text += f" with at most {most} computations of an op (exact search)"
         return text + (", stopped" if self._stopped else "")
 
     def _solution(self, best: _Best) -> Solution:
