@@ -61,7 +61,7 @@ def figure(drawn: Drawn) -> Any:
     _engines(panels[0][0], planned, scale, span * _LEAST)
     _memory(panels[1][0], drawn, planned, kept, scale)
     if rows:
-        _tensors(panels[2][0], drawn, planned, moved, scale)
+        _tensors(panels[2][0], drawn, planned, moved, scale, span * _LEAST)
     panels[-1][0].set_xlabel(f"time in the step, {unit}; {drawn.method}")
     panels[0][0].set_xlim(0, span * 1.005)
     return made
@@ -112,7 +112,7 @@ def _moved(problem: Problem, planned: Trace) -> list[int]:
     return sorted(found, key=lambda t: (-problem.tensors[t].bytes, t))
 
 
-def _tensors(panel: Any, drawn: Drawn, planned: Trace, moved: Sequence[int], scale: float) -> None:
+def _tensors(panel: Any, drawn: Drawn, planned: Trace, moved: Sequence[int], scale: float, least: float) -> None:
     """A row a tensor: coloured while it is in memory, by what brought it; a thin line while the store has it."""
     problem = drawn.problem
     rows = sorted(moved[:_MOST_ROWS], key=lambda t: (problem.tensors[t].maker, t))
@@ -128,7 +128,7 @@ def _tensors(panel: Any, drawn: Drawn, planned: Trace, moved: Sequence[int], sca
     for lane in _LANES:
         for stay in planned.stays:
             if stay.lane == lane and stay.tensor in place:
-                bar = stay.begin_s / scale, (stay.end_s - stay.begin_s) / scale
+                bar = stay.begin_s / scale, max((stay.end_s - stay.begin_s) / scale, least)
                 panel.broken_barh([bar], (place[stay.tensor] - 0.4, 0.8), facecolors=COLOURS[lane])
     names = [problem.tensors[t].name for t in rows]
     labels = [f"{drawn.names.get(n, n)}  {size(problem.tensors[t].bytes)}" for n, t in zip(names, rows, strict=True)]
