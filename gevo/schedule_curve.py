@@ -96,11 +96,12 @@ def figure(curve: Curve) -> Any:
     for number, series in enumerate(curve.series):
         color, mark = _LOOKS[number % len(_LOOKS)]
         found = [(at / scale, 100 * cost) for at, cost in sorted(series.points) if cost is not None]
-        look: dict[str, Any] = {"marker": mark, "color": color}
+        look: dict[str, Any] = {"marker": mark, "markersize": 5, "color": color, "zorder": 4 - 0.1 * number}
+        if number:  # larger and hollow, so that it shows where it is the same as the first
+            look |= {"markerfacecolor": "none", "markersize": 6 + 1.5 * number}
         if series.bound:
             look = {"linestyle": ":", "color": "#555555"}
-        panel.plot(*(zip(*found, strict=True) if found else ([], [])), label=series.name, linewidth=1.4, markersize=5,
-                   **look)  # fmt: skip
+        panel.plot(*(zip(*found, strict=True) if found else ([], [])), label=series.name, linewidth=1.4, **look)
         missing = [at / scale for at, cost in series.points if cost is None]
         if missing:
             panel.plot(missing, [0.97 - 0.04 * crossed] * len(missing), linestyle="", marker="x", color=color,
