@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -17,12 +18,13 @@ from fitness.cpu import CpuRunner
 from fitness.errors import FitnessError
 from fitness.program import load_step
 from fitness.timing import Timed
-from gevo import schedule_command, schedule_sweep
+from gevo import schedule_command, schedule_drawn, schedule_sweep
 from gevo.cli import main
 from gevo.errors import INTERRUPTED, CampaignError, ExtraMissing, Unwritable
 from gevo.schedule_command import schedule
 from gevo.schedule_fit import scheduled
 from gevo.schedule_options import Options, budget_bytes, check, deadline_s, request_of
+from gevo.schedule_plot import Drawn
 from gevo.schedule_run import Ran, lines, run
 from gevo.schedule_setup import Ready, prepare_step
 from gevo.schedule_sweep import Sweep
@@ -31,6 +33,7 @@ from gevo.scheduled import Scheduled
 from mlir_passes.arena import ALIGN
 from mlir_passes.program import Program
 from mlir_passes.schedule.steps import Kind, keep_all, replay
+from workloads.cache import cache_folder
 
 
 def silent(stage: str) -> None:
@@ -243,6 +246,28 @@ def test_a_curve_never_rises_with_the_budget_and_both_techniques_are_no_worse_th
     for other in ("paging only", "computing again only"):
         assert all(costs["both"][at] <= cost + 1e-9 for at, cost in costs[other].items())
     assert all(bound <= costs["both"][at] + 1e-9 for at, bound in costs["proven bound"].items())
+
+
+def test_the_schedule_of_a_genome_is_drawn_as_it_was_planned(
+    ready: Ready, planned: tuple[Scheduled, Program], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Drawn] = []
+    monkeypatch.setattr(schedule_drawn, "plot", lambda given, path: drawn.append(given))
+    (tmp_path / "base.mlir").write_text(ready.bench.text)
+    schedule_drawn.draw_schedule(
+        prepared=str(ready.bench.prepared.folder),
+        base=str(tmp_path / "base.mlir"),
+        cache=str(cache_folder() / "objects"),
+        genome={"edits": [], "schedule": json.loads(planned[0].genes)},
+        tuning="",
+        threads=1,
+        title="toy",
+        budget_bytes=0,
+        to=str(tmp_path / "a.png"),
+    )
+    usage, solved = replay(drawn[0].problem, drawn[0].steps), planned[0].solution.usage
+    counts = (usage.remats, usage.pages_out, usage.pages_in)
+    assert counts == (solved.remats, solved.pages_out, solved.pages_in) and drawn[0].names["arg0"]
 
 
 def test_a_schedule_for_this_cpu_is_planned_run_drawn_and_saved(ready: Ready, tmp_path: Path) -> None:
