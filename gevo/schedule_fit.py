@@ -46,6 +46,7 @@ class _Fit:
         self._left_s = request.time_limit_s * (1 - _FIRST)
         self._last = request.budget_bytes  # end of the smallest arena of the last solution
         self._least = 0  # of all of them
+        self._seconds: dict[str, float] = {}  # of all solves, by stage
 
     def run(self) -> tuple[Scheduled, Program]:
         request = self._request
@@ -78,14 +79,17 @@ class _Fit:
         self._left_s /= 2
         request = replace(self._request, budget_bytes=budget, time_limit_s=self._left_s)
         try:
-            return solve(self._ready.problem, request, self._tell)
+            found = solve(self._ready.problem, request, self._tell)
         except Infeasible:
             return None
+        return replace(found, proven=f"within {budget:,} bytes, which leave room for gaps: {found.proven}")
 
     def _fitting(self, solution: Solution, bound: float) -> tuple[Scheduled, Program] | None:
         """The schedule with its transfers beside as many calls as its arena has room for; None if it is over the
         budget without any, too."""
         ready, request = self._ready, self._request
+        for stage, spent in solution.seconds.items():
+            self._seconds[stage] = self._seconds.get(stage, 0.0) + spent
         ends: list[int] = []
         for steps in self._lines(solution):
             end = makespan(ready.problem, steps)
@@ -96,7 +100,8 @@ class _Fit:
             ends.append(peak)
             if peak <= request.budget_bytes:
                 usage = replay(ready.problem, steps)
-                kept = replace(solution, steps=steps, usage=usage, makespan_s=end)
+                seconds = dict(self._seconds)
+                kept = replace(solution, steps=steps, usage=usage, makespan_s=end, seconds=seconds)
                 return Scheduled(
                     ready.bench.workload, ready.target, ready.energy_method, ready.time_method, ready.problem, request,
                     kept, bound, peak, program.plan.paged_bytes, ready.base.plan.peak_bytes,
