@@ -16,8 +16,8 @@ def load(folder: Path | str, threads: int = 1, page_dir: Path | None = None) -> 
     Of a training: `state, metrics = step(state, batch)`. Of a prediction: `scores = predict(x)`, with the weights that
     it was searched with, for any number of rows.
 
-    threads: cores that work at one step; the results are those of one, bit for bit. page_dir: where a program that pages
-    has its page file, by default the folder of temporary files.
+    threads: cores that work at one step; the results are those of one, bit for bit. page_dir: where a program that
+    pages has its page file, by default the folder of temporary files.
     """
     from fitness.program import load_step  # on use: `gevo --help` must not load an LLVM
 

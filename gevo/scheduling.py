@@ -88,8 +88,10 @@ def gene_text(gene: Gene) -> str:
 
 
 def _problem(data: Mapping[str, Any]) -> Problem:
-    ops = tuple(Op(**{**op, "reads": tuple(op["reads"]), "makes": tuple(op["makes"])}) for op in data["ops"])
-    return Problem(ops, tuple(Tensor(**{**t, "readers": tuple(t["readers"])}) for t in data["tensors"]))
+    def plain(row: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+
+    return Problem(tuple(Op(**plain(op)) for op in data["ops"]), tuple(Tensor(**plain(t)) for t in data["tensors"]))
 
 
 def _holds(genes: Sequence[Gene]) -> tuple[Hold, ...]:

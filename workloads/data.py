@@ -42,8 +42,8 @@ def digits() -> dict[str, Arrays]:
             "Run: pip install 'gevo[jax]'",
             Kind.PACKAGE,
         ) from error
-    x, y = load_digits(return_X_y=True)
-    x, y = (x / 16).astype(np.float32), y.astype(np.int32)
+    images, labels = map(np.asarray, load_digits(return_X_y=True))
+    x, y = (images / 16).astype(np.float32), labels.astype(np.int32)
     order = np.random.default_rng(SPLIT_SEED).permutation(len(x))
     parts = {"train": order[:1077], "validation": order[1077:1437], "test": order[1437:]}
     return {name: (x[rows], y[rows]) for name, rows in parts.items()}
