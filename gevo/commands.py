@@ -42,7 +42,7 @@ from gevo.machine import cores
 from gevo.pick import pick
 from gevo.progress import outcomes_text, view_for
 from gevo.record import Record, versus
-from gevo.scheduling import gene_text
+from gevo.scheduling import found_text, gene_text
 from gevo.store import Run, RunWriter
 from gevo.tally import Tally
 from gevo.units import joules, size, span
@@ -75,8 +75,7 @@ def search(config: CampaignConfig, folder: Path, console: Console, confirm: bool
         if config.schedule:
             console.print("Scheduling the base for smaller budgets of memory", highlight=False)
             schedules = lay_out_schedules(config, context, folder)
-            if schedules is not None and not schedules.found:
-                console.print("No smaller schedule found to start from; for a solver: pip install 'gevo[schedule]'")
+            console.print(found_text(schedules), highlight=False, markup=False)
         with RunWriter(folder) as writer:
             with Pool(context, config.workers) as pool:
                 writer.freeze(manifest(config, context, pool.base, folder))

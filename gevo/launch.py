@@ -102,10 +102,8 @@ def crowded(workers: int, threads: int, free: int) -> str:
     return f"{wanted} want {workers * threads} cores, there are {free}: times will be noisy; {todo}"
 
 
-def lay_out_schedules(config: CampaignConfig, context: Context, folder: Path) -> Schedules | None:
-    """Schedules of the base for smaller budgets, into `folder`; None where schedules are not varied."""
-    if not config.schedule:
-        return None
+def lay_out_schedules(config: CampaignConfig, context: Context, folder: Path) -> Schedules:
+    """Schedules of the base for smaller budgets, into `folder`."""
     path = folder / SCHEDULES
     in_child(
         "write_schedules",

@@ -12,10 +12,9 @@ from gevo.errors import CampaignError, ExtraMissing, Unwritable
 from gevo.kernels_plot import check_file
 from gevo.limits import SECONDS, parse_deadline
 from gevo.schedule_setup import CPU, check_target
+from gevo.scheduling import SOLVERS
 from gevo.units import parse_bytes, seconds
 from mlir_passes.schedule.request import Request
-
-_SOLVERS = ("ortools", "highspy")
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def check(options: Options) -> None:
     if options.to is not None and options.to.exists() and any(options.to.iterdir()):
         raise Unwritable("the folder is not empty", options.to, "Give a new one with --to")
     check_page_dir(options.page_dir)
-    for name in _SOLVERS:
+    for name in SOLVERS:
         if find_spec(name) is None:
             todo = "Install it with: pip install 'gevo[schedule]'"
             raise ExtraMissing(f"{name} is not installed", "schedule", todo)

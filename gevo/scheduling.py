@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from mlir_passes.schedule.problem import Op, Problem, Tensor
 from mlir_passes.schedule.steps import keep_all, replay
 
 FILE = "schedules.json"
+SOLVERS = ("highspy", "ortools")
 EVALUATIONS = 60  # of a schedule that is solved again on the way: some 10 ms for a step of 100 kernels
 TRIES = 8  # of an order that the data permits
 # Shares of what is done to a schedule: take a solver's, or a region of it, solve it again for another budget, change
@@ -76,6 +78,18 @@ class Schedules:
 def as_genes(genes: Sequence[Gene]) -> tuple[Plain, ...]:
     """Genes as a genome has them."""
     return tuple(tuple(row) for row in to_plain(genes))
+
+
+def found_text(schedules: Schedules) -> str:
+    """How little memory the schedules that were found need, in a sentence."""
+    most = _peak(schedules.problem, ())
+    least = min((_peak(schedules.problem, genes) for genes in schedules.found), default=most)
+    if least < most:
+        return f"It starts from {len(schedules.found)} schedules of the base, down to {least / most:.0%} of its memory"
+    if any(find_spec(name) is None for name in SOLVERS):
+        return "It starts from no schedule of the base. For a solver: pip install 'gevo[schedule]'"
+    way = "paging" if schedules.paging else "computing again; --page-dir permits paging"
+    return f"No schedule of the base needs less memory by {way}"
 
 
 def gene_text(gene: Gene) -> str:
