@@ -74,7 +74,7 @@ class _Evolution:
         while self._tensors and self._walker.walks - begun + done < evaluations and not stop():
             growing = len(people) < POPULATION
             if self._rng.random() < REBUILT:
-                child = self._rated(self._rebuilt(self._drawn(people)))
+                child = self._rated(self._rebuilt(self._drawn(people), stop))
             else:
                 child = self._rated(self._mutated(self._rng.choice(first) if growing else self._parent(people)))
             if any(child.rank == one.rank for one in people):
@@ -98,14 +98,14 @@ class _Evolution:
         kept = {tensor: stay for tensor, stay in holds.items() if tensor not in walk.refused}
         return _Individual(self._goal.rank(walk), walk.peak_stage, kept)
 
-    def _rebuilt(self, parent: _Individual) -> Holds:
+    def _rebuilt(self, parent: _Individual, stop: Callable[[], bool]) -> Holds:
         """Less greedy holds of which some were lost, near each other as often as not."""
         named = sorted(parent.holds)
         count = min(len(named), self._rng.randint(1, LOST))
         start = self._rng.randrange(len(named) - count + 1)
         lost = named[start : start + count] if self._rng.random() < 0.5 else self._rng.sample(named, count)
         holds = {tensor: stay for tensor, stay in parent.holds.items() if tensor not in lost}
-        return completed(self._walker, self._goal, self._ways, holds, self._rng, POLISH)
+        return completed(self._walker, self._goal, self._ways, holds, self._rng, POLISH, stop)
 
     def _parent(self, people: list[_Individual]) -> _Individual:
         parent = self._drawn(people)

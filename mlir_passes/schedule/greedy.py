@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 
 from mlir_passes.schedule.decode import merged, to_genes, to_holds
@@ -24,16 +24,17 @@ def greedy(
     start: Sequence[Hold] = (),
     allow: Collection[str] = BOTH,
     minimise: str = "energy",
+    stop: Callable[[], bool] = lambda: False,
 ) -> tuple[Hold, ...]:
     """Holds of which the line is within the budget, or as near as this way leads: the caller looks which.
 
     From the start, which keeps everything unless it says more: as long as the peak is too high, the tensor that lies
     unused over the peak and costs least for each byte freed is given back there. Then what the budget permits is held
-    again where that makes it cheaper. allow: "remat", "page", or both.
+    again where that makes it cheaper. allow: "remat", "page", or both. stop is asked before each change.
     """
     walker, goal = Walker(problem), Goal(budget_bytes, minimise=minimise)
     ways = movable(walker, allow)
-    return to_genes(problem, completed(walker, goal, ways, allowed(to_holds(problem, start)[0], ways)))
+    return to_genes(problem, completed(walker, goal, ways, allowed(to_holds(problem, start)[0], ways), stop=stop))
 
 
 def completed(
@@ -43,17 +44,23 @@ def completed(
     holds: Holds,
     rng: random.Random | None = None,
     polish: int = POLISH,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Holds:
     """What `greedy` makes of holds by index; with an rng it tries few tensors at a peak, and is off in their prices."""
-    return _held_again(walker, goal, ways, _within(walker, goal, ways, holds, rng), polish)
+    return _held_again(walker, goal, ways, _within(walker, goal, ways, holds, rng, stop), polish, stop)
 
 
 def _within(
-    walker: Walker, goal: Goal, ways: dict[int, tuple[bool, ...]], holds: Holds, rng: random.Random | None
+    walker: Walker,
+    goal: Goal,
+    ways: dict[int, tuple[bool, ...]],
+    holds: Holds,
+    rng: random.Random | None,
+    stop: Callable[[], bool],
 ) -> Holds:
     for _ in range(4 * len(walker.problem.tensors)):
         walk = walker.walk(holds, record=True)
-        if walk.peak_bytes <= goal.budget_bytes:
+        if walk.peak_bytes <= goal.budget_bytes or stop():
             return holds
         best: tuple[float, Holds] | None = None
         for tensor, other in _cuts(walker, ways, holds, walk, rng):
@@ -107,7 +114,14 @@ def _cuts(
                 yield tensor, changed(walker, holds, tensor, stay)
 
 
-def _held_again(walker: Walker, goal: Goal, ways: dict[int, tuple[bool, ...]], holds: Holds, polish: int) -> Holds:
+def _held_again(
+    walker: Walker,
+    goal: Goal,
+    ways: dict[int, tuple[bool, ...]],
+    holds: Holds,
+    polish: int,
+    stop: Callable[[], bool],
+) -> Holds:
     """Holds a tensor between two uses where the limits allow it and the cost falls, until nothing is found."""
     walk = walker.walk(holds, record=True)
     left, found = polish, True
@@ -121,8 +135,8 @@ def _held_again(walker: Walker, goal: Goal, ways: dict[int, tuple[bool, ...]], h
                 if goal.rank(walker.walk(other)) < goal.rank(walk):
                     holds, walk, found = other, walker.walk(other, record=True), True
                     break
-            if left <= 0:
-                break
+            if left <= 0 or stop():
+                return holds
     return holds
 
 

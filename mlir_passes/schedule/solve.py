@@ -14,6 +14,7 @@ from mlir_passes.schedule.decode import decode, encode
 from mlir_passes.schedule.evolve import evolve
 from mlir_passes.schedule.exact import Found, Task, search
 from mlir_passes.schedule.expense import expense
+from mlir_passes.schedule.gaps import evolve_gaps
 from mlir_passes.schedule.genes import Hold
 from mlir_passes.schedule.greedy import greedy
 from mlir_passes.schedule.infeasible import Floor, Infeasible, floor, smallest
@@ -28,6 +29,7 @@ __all__ = ["Infeasible", "Request", "Solution", "solve"]
 SAME = 1e-4  # relative difference of overheads that counts as none: what the exact search leaves open
 SMALL = 120  # ops up to which a closer bound is quick
 LARGE = 300  # ops from which on every stage must be content with less
+GAP_EVALUATIONS = 20_000  # at most
 MOST_COMPUTATIONS = 8  # of an op, where the limit of the exact search is raised
 
 
@@ -89,6 +91,7 @@ class _Chain:
             for stage, do in (
                 ("bound", self._find_bound),
                 ("greedy", self._descend),
+                ("evolution of gaps", self._evolve_gaps),
                 ("evolution", self._evolve),
                 ("exact", lambda: self._search(3)),
                 ("certificate", self._certify),
@@ -131,25 +134,54 @@ class _Chain:
             if self._proven():
                 return
 
+    def _stop(self, part: float, kept: float) -> Callable[[], bool]:
+        """Asks whether this thread has worked for that part of the time limit, or only what is to be kept is left.
+
+        Work is counted, not time that passes, so that a busy machine does not cut a stage short.
+        """
+        limit_s = self._request.time_limit_s
+        until_s = time.thread_time() + part * limit_s
+        return lambda: time.thread_time() > until_s or self._left_s() < kept * limit_s
+
     def _descend(self) -> None:
-        """Greedy from what the bound lets go, and from keeping everything, which takes long for many ops."""
-        found = seeds(self._problem, self._bound)
-        starts = [holds for holds in found if not self._take(holds, "cut bound")]
-        until = time.monotonic() + 0.15 * self._request.time_limit_s
-        for start in (*starts, ()) if len(self._problem.ops) < LARGE or not found else starts[:1]:
-            if time.monotonic() < until and not self._proven():
-                holds = greedy(self._problem, self._request.budget_bytes, start, self._allow, self._request.minimise)
+        """Greedy from what the bound lets go, and from keeping everything; it takes long for many ops, for which the
+        evolution of gaps finds its way from what the bound lets go."""
+        self._near = seeds(self._problem, self._bound)
+        starts = [holds for holds in self._near if not self._take(holds, "cut bound")]
+        if len(self._problem.ops) < LARGE or not self._near:
+            self._descend_from((*starts, ()))
+
+    def _descend_from(self, starts: Sequence[tuple[Hold, ...]]) -> None:
+        request, stop = self._request, self._stop(0.15, 0.5)
+        for start in starts:
+            if not stop() and not self._proven():
+                holds = greedy(self._problem, request.budget_bytes, start, self._allow, request.minimise, stop)
                 self._near += () if self._take(holds, "greedy") else (holds,)
-        self._near = (*found, *self._near)
+
+    def _evolve_gaps(self) -> None:
+        """For many ops, where holds have too many places to begin and end at."""
+        size, request = len(self._problem.ops), self._request
+        if size < SMALL:
+            return
+        holds = evolve_gaps(
+            self._problem, request.budget_bytes, request.deadline_s, self._starts(), GAP_EVALUATIONS,
+            random.Random(request.seed), self._allow, request.minimise, self._note, self._stop(0.4, 0.35),
+        )  # fmt: skip
+        if not self._take(holds, "evolution"):
+            self._near = (holds, *self._near)
+            if self._best is None and size >= LARGE:
+                self._descend_from((holds,))
+
+    def _starts(self) -> tuple[tuple[Hold, ...], ...]:
+        return ((self._best.holds,) if self._best else ()) + self._near
 
     def _evolve(self) -> None:
         size, request = len(self._problem.ops), self._request
-        evaluations = 8000 if size >= 120 else 3000 if size >= 90 else 500
-        until = time.monotonic() + min(0.3 * request.time_limit_s, max(0.0, self._left_s()))
-        starts = ((self._best.holds,) if self._best else ()) + self._near
+        evaluations = 8000 if size >= SMALL else 3000 if size >= 90 else 500
         holds = evolve(
-            self._problem, request.budget_bytes, request.deadline_s, starts, evaluations, random.Random(request.seed),
-            self._allow, request.minimise, lambda found, cost: self._note(found), lambda: time.monotonic() > until,
+            self._problem, request.budget_bytes, request.deadline_s, self._starts(), evaluations,
+            random.Random(request.seed), self._allow, request.minimise, lambda found, cost: self._note(found),
+            self._stop(0.3, 0.2),
         )  # fmt: skip
         self._note(holds)
         self._near = (holds, *self._near)
@@ -217,6 +249,7 @@ class _Chain:
             mended = evolve(
                 self._problem, self._request.budget_bytes, self._request.deadline_s, starts, 2000,
                 random.Random(self._request.seed), self._allow, self._request.minimise,
+                stop=self._stop(0.1, 0.05),
             )  # fmt: skip
             self._take(mended, f"{name}, mended")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from mlir_passes.schedule.problem import START, Problem
 from mlir_passes.schedule.steps import Kind, Step
@@ -11,6 +12,9 @@ from mlir_passes.schedule.steps import Kind, Step
 Pairs = tuple[tuple[int, int], ...]
 Stay = tuple[bool, Pairs]  # whether it is paged; stages from which and through which it is held, ascending, apart
 Holds = Mapping[int, Stay]  # by index of the tensor; one that is not named is kept
+# By index of a tensor, stages between which it stays from when it happens to come back, to the latter one.
+Returns = Mapping[int, Pairs]
+NO_RETURNS: Returns = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -63,12 +67,12 @@ class Walker:
         last = self.problem.last[tensor] if t.maker != START else max(t.readers, default=first)
         return ((first, last),) if last > first else ()
 
-    def walk(self, holds: Holds, record: bool = False) -> Walk:
+    def walk(self, holds: Holds, record: bool = False, returns: Returns = NO_RETURNS) -> Walk:
         """The line that these holds stand for: it passes `replay`, whatever they are."""
         refused: list[int] = []
         self.walks += 1
         while True:
-            attempt = _Attempt(self, holds, record)
+            attempt = _Attempt(self, holds, record, returns)
             blamed = attempt.run()
             if blamed is None:
                 break
@@ -82,8 +86,8 @@ class Walker:
 class _Attempt:
     """One walk. It ends early where something cannot be computed again."""
 
-    def __init__(self, walker: Walker, holds: Holds, record: bool) -> None:
-        self._walker, self._holds, self._record = walker, holds, record
+    def __init__(self, walker: Walker, holds: Holds, record: bool, returns: Returns) -> None:
+        self._walker, self._holds, self._record, self._returns = walker, holds, record, returns
         problem = walker.problem
         self.energy, self.time = problem.energy_j, problem.time_s
         self.peak, self.peak_stage = 0, 0
@@ -199,10 +203,14 @@ class _Attempt:
         for tensor in walker.reads[number]:
             if not memory[tensor]:
                 self._read_in(tensor)
+                if tensor in self._returns:
+                    self._stay(tensor, stage)
         for tensor in walker.makes[number]:
             if not memory[tensor]:
                 memory[tensor] = True
                 self._bytes += walker.bytes[tensor]
+                if tensor in self._returns:
+                    self._stay(tensor, stage)
         if self._record:
             self._steps.append(Step(Kind.COMPUTE, number))
         self._note(walker.workspace[number], min(stage, walker.count - 1))
@@ -211,6 +219,12 @@ class _Attempt:
         for tensor in walker.touches[number]:
             if held_to[tensor] <= stage and last_use.get(tensor, -1) <= number:
                 self._free(tensor)
+
+    def _stay(self, tensor: int, stage: int) -> None:
+        for first, last in self._returns[tensor]:
+            if first < stage < last:
+                self._held_to[tensor] = max(self._held_to[tensor], last)
+                self._ends[last].append(tensor)
 
     def _note(self, workspace: int, stage: int) -> None:
         if self._bytes + workspace > self.peak:

@@ -1,0 +1,82 @@
+"""What becomes of tensors in gaps: its lines are valid, its holds say the same, and it finds its way by itself."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from brute import optimum, smallest_budget
+from random_problems import random_problem, training_problem
+
+from mlir_passes.schedule.decode import decode, encode
+from mlir_passes.schedule.gaps import AGAIN_STAY, KEEP, PAGE, PAGE_STAY, Gaps, evolve_gaps
+from mlir_passes.schedule.genes import Hold
+from mlir_passes.schedule.problem import Problem
+from mlir_passes.schedule.steps import Kind, keep_all, replay
+
+
+def drawn(seed: int) -> tuple[Problem, random.Random]:
+    rng = random.Random(seed)
+    if seed % 2:
+        return random_problem(rng, rng.randint(2, 10), state=3), rng
+    return training_problem(rng, rng.randint(1, 5), bool(seed & 2), bool(seed & 4)), rng
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_keeping_in_every_gap_keeps_everything(seed: int) -> None:
+    problem, _ = drawn(seed)
+    gaps = Gaps(problem)
+    usage, walk = replay(problem, keep_all(problem)), gaps.walk((KEEP,) * len(gaps.all))
+    assert (walk.energy_j, walk.peak_bytes) == (usage.energy_j, usage.peak_bytes)
+    assert gaps.values({}) == (KEEP,) * len(gaps.all)
+
+
+def test_the_line_is_valid_whatever_the_values_and_holds_say_the_same() -> None:
+    stayed = same = 0
+    for problem, rng in map(drawn, range(120)):
+        gaps = Gaps(problem)
+        values = tuple(rng.choice(gap.values) for gap in gaps.all)
+        walk = gaps.walk(values, record=True)
+        usage = replay(problem, walk.steps)
+        assert (walk.energy_j, walk.time_s, walk.peak_bytes) == (usage.energy_j, usage.time_s, usage.peak_bytes)
+        back = replay(problem, decode(problem, encode(problem, walk.steps)).steps)
+        same += back.energy_j <= usage.energy_j and back.peak_bytes <= usage.peak_bytes
+        transient = tuple({AGAIN_STAY: 1, PAGE_STAY: PAGE}.get(value, value) for value in values)
+        stayed += gaps.walk(transient).energy_j != walk.energy_j
+    assert same >= 118
+    assert stayed > 10  # what came back early stayed, and that made a difference
+
+
+def test_only_what_is_allowed_is_done() -> None:
+    for problem, rng in map(drawn, range(30)):
+        for way, refused in (("remat", Kind.IN), ("page", None)):
+            gaps = Gaps(problem, {way})
+            usage = replay(problem, gaps.walk(tuple(rng.choice(gap.values) for gap in gaps.all), record=True).steps)
+            assert (usage.pages_in if refused else usage.remats) == 0
+
+
+def test_it_reaches_most_optima_of_small_problems_from_nothing() -> None:
+    exact = 0
+    for seed in range(16):
+        rng = random.Random(seed)
+        problem = random_problem(rng, rng.randint(4, 6)) if seed % 2 else training_problem(rng, 1)
+        budget = (smallest_budget(problem) + replay(problem, keep_all(problem)).peak_bytes) // 2
+        best = optimum(problem, budget)
+        assert best is not None
+        usage = replay(problem, decode(problem, evolve_gaps(problem, budget, math.inf, (), 300, rng)).steps)
+        assert usage.peak_bytes > budget or usage.energy_j >= best.cost
+        exact += usage.peak_bytes <= budget and usage.energy_j == best.cost
+    assert exact >= 10
+
+
+def test_it_tells_of_better_ones_and_finds_the_same_for_the_same_seed() -> None:
+    problem = training_problem(random.Random(5), 8)
+    budget = replay(problem, keep_all(problem)).peak_bytes * 3 // 4
+    told: list[tuple[Hold, ...]] = []
+    found = evolve_gaps(problem, budget, math.inf, (), 1500, random.Random(0), on_better=told.append)
+    assert found == evolve_gaps(problem, budget, math.inf, (), 1500, random.Random(0))
+    usage = replay(problem, decode(problem, found).steps, budget)
+    costs = [replay(problem, decode(problem, holds).steps).energy_j for holds in told]
+    assert told and min(costs) >= usage.energy_j
+    assert evolve_gaps(problem, budget, math.inf, (), 10**9, random.Random(0), stop=lambda: True) == ()
