@@ -12,7 +12,6 @@ from mlir_passes.schedule.problem import Op, Problem, Tensor
 from mlir_passes.schedule.steps import keep_all, replay
 
 FOLDER = Path(__file__).parent / "data" / "schedule"
-NAMES = ("transformer", "linear", "bert3", "vgg16_cifar", "bert6", "resnet18_cifar", "bert12", "resnet50", "bert31")
 DEVICES = ("m4", "a72")
 _BLOCK = 8  # nodes of a BERT layer, forward
 

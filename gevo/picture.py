@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from gevo.kernels_plot import check_file
+
+BYTE_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
+
+
+def fitting(value: float, units: Sequence[tuple[float, str]]) -> tuple[float, str]:
+    """The largest unit of an axis that `value` is one of at least; units descend."""
+    return next(((scale, name) for scale, name in units if value >= scale), units[-1])
 
 
 def write_picture(path: Path, draw: Callable[[], Any], font_size: float) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gevo.picture import write_picture
+from gevo.picture import BYTE_UNITS, fitting, write_picture
 from gevo.units import size
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ _LOOKS = (
     ("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#E69F00", "v"), ("#56B4E9", "P"),
     ("#000000", "*"),
 )  # fmt: skip
-_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 _STEEP = 50.0  # largest over smallest overhead from which the axis is logarithmic but near zero
 _LEAST = 1e-5  # overhead that counts as more than none
 
@@ -89,7 +88,7 @@ def figure(curve: Curve) -> Any:
     from matplotlib import pyplot
 
     made, panel = pyplot.subplots(figsize=(7.2, 4.4), layout="constrained")
-    scale, unit = next(((s, u) for s, u in _UNITS if curve.keep_bytes >= s), _UNITS[-1])
+    scale, unit = fitting(curve.keep_bytes, BYTE_UNITS)
     costs = [cost for series in curve.series for _, cost in series.points if cost is not None]
     _cost_axis(panel, costs)
     crossed = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gevo.picture import write_picture
+from gevo.picture import BYTE_UNITS, fitting, write_picture
 from gevo.schedule_trace import Lane, Span, Trace, trace
 from gevo.units import seconds, size
 from mlir_passes.schedule.problem import START, Problem
@@ -19,7 +19,6 @@ COLOURS = {Lane.COMPUTE: "#0072B2", Lane.AGAIN: "#E69F00", Lane.OUT: "#CC79A7", 
 _STORE, _KEPT, _BUDGET = "#BBBBBB", "#777777", "#D55E00"
 _LANES = (Lane.COMPUTE, Lane.AGAIN, Lane.OUT, Lane.IN)
 _MOST_ROWS = 36  # tensors drawn; more would not be legible
-_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _LEAST = 1 / 700  # of the width: what is shorter is drawn as long as that, or nobody would see it
 
@@ -55,7 +54,7 @@ def figure(drawn: Drawn) -> Any:
         len(heights), 1, sharex=True, squeeze=False, figsize=(10, sum(heights) + 1.5), layout="constrained",
         height_ratios=heights,
     )  # fmt: skip
-    scale, unit = _fitting(max(planned.makespan_s, kept.makespan_s), _TIMES)
+    scale, unit = fitting(max(planned.makespan_s, kept.makespan_s), _TIMES)
     span = max(planned.makespan_s, kept.makespan_s) / scale
     made.suptitle(drawn.title, fontsize=9.5, fontweight="bold", x=0.01, ha="left")
     _engines(panels[0][0], planned, scale, span * _LEAST)
@@ -85,7 +84,7 @@ def _engines(panel: Any, planned: Trace, scale: float, least: float) -> None:
 
 def _memory(panel: Any, drawn: Drawn, planned: Trace, kept: Trace, scale: float) -> None:
     most = max(kept.peak_bytes, planned.peak_bytes, drawn.budget_bytes)
-    unit_bytes, unit = _fitting(most, _UNITS)
+    unit_bytes, unit = fitting(most, BYTE_UNITS)
     for line, color, name in ((kept, _KEPT, "everything kept"), (planned, COLOURS[Lane.COMPUTE], "this schedule")):
         times = [at / scale for at, _ in line.memory]
         taken = [held / unit_bytes for _, held in line.memory]
@@ -139,8 +138,3 @@ def _tensors(panel: Any, drawn: Drawn, planned: Trace, moved: Sequence[int], sca
     panel.set_ylim(len(rows) - 0.4, -0.6)
     panel.tick_params(axis="y", length=0)
     panel.grid(axis="x", alpha=0.3)
-
-
-def _fitting(value: float, units: Sequence[tuple[float, str]]) -> tuple[float, str]:
-    """The largest unit that `value` is one of at least."""
-    return next(((scale, name) for scale, name in units if value >= scale), units[-1])

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from fitness.costs import measured_costs, modelled_costs
 from fitness.measure_device import page_tier
-from fitness.profile import MODEL, known_profiles, load_profile
+from fitness.profile import HOST, MODEL, known_profiles, load_profile
 from gevo.errors import CampaignError
 from gevo.tune import Bench, open_bench
 from gevo.tuning_store import TuningStore
-from mlir_passes.arena import ALIGN
+from mlir_passes.arena import up_to_aligned
 from mlir_passes.objects import ObjectCache
 from mlir_passes.pipeline import compile_program
 from mlir_passes.plan import Settled, make_plan
@@ -23,7 +23,7 @@ from mlir_passes.schedule.problem import Problem
 from mlir_passes.schedule.steps import Step
 from workloads.cache import cache_folder
 
-CPU, HOST = "cpu", "host-x86"
+CPU = "cpu"
 _BATCHES = 8
 OnStage = Callable[[str], None]
 
@@ -81,13 +81,9 @@ def prepare_step(workload: str, target: str, page_dir: Path | None, on_stage: On
 
 def aligned(problem: Problem) -> Problem:
     """The same with the bytes that buffers take where each begins at an aligned offset, as in a plan."""
-    tensors = tuple(replace(tensor, bytes=_up(tensor.bytes)) for tensor in problem.tensors)
-    ops = tuple(replace(op, workspace=_up(op.workspace)) for op in problem.ops)
+    tensors = tuple(replace(tensor, bytes=up_to_aligned(tensor.bytes)) for tensor in problem.tensors)
+    ops = tuple(replace(op, workspace=up_to_aligned(op.workspace)) for op in problem.ops)
     return Problem(ops, tensors)
-
-
-def _up(size: int) -> int:
-    return -(-size // ALIGN) * ALIGN
 
 
 def _plan(ready: Ready, line: Line) -> Plan:

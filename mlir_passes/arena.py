@@ -34,12 +34,10 @@ class Life:
 
 @dataclass(frozen=True)
 class Placement:
-    """buffers: of each life, in order. end: one past the highest byte, which is all the memory needed.
-    live: most bytes that must hold content at one moment; no placement ends below that."""
+    """buffers: of each life, in order. end: one past the highest byte, which is all the memory needed."""
 
     buffers: tuple[Buffer, ...]
     end: int
-    live: int
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ def place(lives: Sequence[Life]) -> Placement:
     if end - least > least // _ENOUGH:
         end, offsets = min((end, offsets), _best_stack(blocks, least), key=lambda found: found[0])
     buffers = tuple(_buffer(life, offsets[number]) for number, life in enumerate(lives))
-    return Placement(buffers, end, max(sums, default=0))
+    return Placement(buffers, end)
 
 
 def _best_stack(blocks: Sequence[_Block], least: int) -> tuple[int, list[int]]:
@@ -147,11 +145,6 @@ class _Stacks:
         return end, offsets
 
 
-def arena_bytes(lives: Sequence[Life]) -> int:
-    """The exact memory that these lives take as `place` places them."""
-    return place(lives).end
-
-
 def _buffer(life: Life, offset: int) -> Buffer:
     found = life.found
     return Buffer(life.name, life.role, offset, found.bytes, found.shape, _NUMPY_NAMES[found.element])
@@ -164,7 +157,7 @@ def _blocks(lives: Sequence[Life], sums: Sequence[int]) -> list[_Block]:
         bits = sum((1 << (last + 2)) - (1 << (first + 1)) for first, last in life.spans)
         crowd = max(max(sums[first + 1 : last + 2]) for first, last in life.spans)
         first, length = life.spans[0][0], sum(last - first + 1 for first, last in life.spans)
-        found.append(_Block(number, size, _aligned(size), bits, first, length, crowd))
+        found.append(_Block(number, size, up_to_aligned(size), bits, first, length, crowd))
     return found
 
 
@@ -186,11 +179,11 @@ def _least(lives: Sequence[Life], moments: int) -> int:
     """An end below which no placement at aligned offsets can come."""
     spare = [0] * moments
     for life in lives:
-        left = _aligned(life.found.bytes) - life.found.bytes
+        left = up_to_aligned(life.found.bytes) - life.found.bytes
         for first, last in life.spans if left else ():
             for moment in range(first + 1, last + 2):
                 spare[moment] = max(spare[moment], left)
-    return max((a - b for a, b in zip(_sums(lives, moments, _aligned), spare, strict=True)), default=0)
+    return max((a - b for a, b in zip(_sums(lives, moments, up_to_aligned), spare, strict=True)), default=0)
 
 
 def _lowest(blocks: Sequence[_Block]) -> tuple[int, list[int]]:
@@ -211,5 +204,6 @@ def _lowest(blocks: Sequence[_Block]) -> tuple[int, list[int]]:
     return highest, offsets
 
 
-def _aligned(size: int) -> int:
+def up_to_aligned(size: int) -> int:
+    """The bytes of a buffer with those up to the next one."""
     return -(-size // ALIGN) * ALIGN

@@ -22,16 +22,13 @@ from mlir_passes.lower_cpu import compile_kernel, kernel_hash, kernel_key, symbo
 from mlir_passes.objects import KernelObject, ObjectCache
 from mlir_passes.parallel import compile_missing
 from mlir_passes.partition import partition
-from mlir_passes.plan import Settled, make_plan, settle_state
-from mlir_passes.plan_line import Line
+from mlir_passes.plan import LineOf, Settled, make_plan, settle_state
 from mlir_passes.program import Kernel, Plan, Program
 from mlir_passes.repair import Editor
 from mlir_passes.schedule.genes import Gene, to_plain
 
 STAGES = ("parse", "edit", "verify", "cleanup", "partition", "compile", "plan")
 OnStage = Callable[[str], None]
-# From a settled graph, the key of each of its kernels, and the bytes of workspace by key; None: each call runs once
-LineOf = Callable[[Settled, Sequence[str], Mapping[str, int]], Line | None]
 
 
 @dataclass(frozen=True)

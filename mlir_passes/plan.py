@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mlir_passes.arena import Life, place
@@ -25,6 +25,10 @@ class Settled:
     graph: KernelGraph
     shares: dict[str, str]
     before: tuple[frozenset[int], ...]
+
+
+# From a settled graph, the key of each of its kernels, and the bytes of workspace by key; None: each call runs once
+LineOf = Callable[[Settled, Sequence[str], Mapping[str, int]], Line | None]
 
 
 def settle_state(graph: KernelGraph, n_state: int) -> Settled:

@@ -116,10 +116,10 @@ def chart_of(problem: Problem, steps: Sequence[Step]) -> Chart | None:
     for index, tensor in enumerate(problem.tensors):
         if tensor.final and tensor.maker != START:
             use(Run(len(problem.ops), 0), index, end)
-    return _without_idle_reads(problem, chart)
+    return _without_idle_reads(chart)
 
 
-def _without_idle_reads(problem: Problem, chart: Chart) -> Chart:
+def _without_idle_reads(chart: Chart) -> Chart:
     used = set(chart.uses.values())
     stays: dict[Stay, tuple[int, int]] = {}
     place: dict[Stay, Stay] = {}

@@ -36,5 +36,7 @@ def expense(problem: Problem, minimise: str) -> Expense:
 
 
 def homeless(problem: Problem, paging: bool) -> frozenset[int]:
-    """The tensors that are there before the first op and stay in memory all the time."""
-    return frozenset(i for i, t in enumerate(problem.tensors) if t.maker == START and not (paging and t.pageable))
+    """The tensors that are there before the first op and stay in memory all the time: what may not be paged, and what
+    nobody reads, which would never leave the store."""
+    start = ((i, t) for i, t in enumerate(problem.tensors) if t.maker == START)
+    return frozenset(i for i, t in start if not (paging and t.pageable and t.readers))

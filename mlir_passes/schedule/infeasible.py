@@ -43,13 +43,15 @@ def floor(problem: Problem, paging: bool = True) -> Floor:
     """The largest working set: what an op reads and makes, its workspace, and what never leaves memory."""
     tensors = problem.tensors
     fixed = homeless(problem, paging)
-    best: tuple[int, int, int, int] = (-1, 0, 0, 0)
+    best: tuple[int, int, int, int] = (-1, 0, 0, 0)  # bytes, the first op that takes them, its tensors and workspace
     for number, op in enumerate(problem.ops):
         used = sum(tensors[t].bytes for t in {*op.reads, *op.makes} - fixed)
         best = max(best, (used + op.workspace, -number, used, op.workspace))
     always = sum(tensors[t].bytes for t in fixed)
     parts = f"tensors {best[2]:,}" + (f", workspace {best[3]:,}" if best[3] else "")
     parts += f", always in memory {always:,}" if always else ""
+    if not problem.ops:
+        return Floor(always, "what the step is given", parts)
     return Floor(best[0] + always, problem.ops[-best[1]].name, parts)
 
 

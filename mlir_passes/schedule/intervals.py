@@ -215,8 +215,7 @@ class Intervals:
                 end = max(last, again) if run.number else last
                 self._add_stay(Stay(index, MADE, run.number), active, span.start, span.first, end)
         fixed = tensor.maker != START and tensor.updater >= 0
-        idle = tensor.maker == START and not tensor.readers
-        if not paging or not tensor.pageable or fixed or idle or not self.limits.reads[index]:
+        if not paging or not tensor.pageable or fixed or not self.limits.reads[index]:
             if tensor.maker == START:
                 self._add_stay(Stay(index, THERE, 0), 1, 0, 0, self.end)
             return

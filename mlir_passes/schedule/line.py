@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from mlir_passes.plan import Settled
+from mlir_passes.plan import LineOf, Settled
 from mlir_passes.plan_line import Line
 from mlir_passes.schedule.decode import decode
 from mlir_passes.schedule.from_graph import Costs, problem_of
 from mlir_passes.schedule.genes import Gene
 from mlir_passes.schedule.overlap import overlapped
 from mlir_passes.schedule.steps import replay
-
-LineOf = Callable[[Settled, Sequence[str], Mapping[str, int]], Line | None]
 
 
 def line_of(

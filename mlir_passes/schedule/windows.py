@@ -31,8 +31,7 @@ class Windows:
         self._problem, self._costs, self._remat = problem, costs, remat
         self._moments = list(moments)
         self._ends = [*self._moments[1:], len(problem.ops)]  # the last op of each window; the end of the step is one
-        idle = {i for i, t in enumerate(problem.tensors) if t.maker == START and not t.readers}
-        self._always = homeless(problem, paging) | idle
+        self._always = homeless(problem, paging)
         self._unit = 1 / max(max((t.bytes for t in problem.tensors), default=1), 1)
         self._add_store(paging)
         for window in range(len(self._moments)):

@@ -11,8 +11,10 @@ from random_problems import random_problem
 
 from mlir_passes.schedule.bound import Bound, Cuts, live_bytes
 from mlir_passes.schedule.expense import expense
-from mlir_passes.schedule.infeasible import floor
-from mlir_passes.schedule.problem import Problem
+from mlir_passes.schedule.infeasible import Infeasible, floor
+from mlir_passes.schedule.problem import START, Problem, Tensor
+from mlir_passes.schedule.request import Request
+from mlir_passes.schedule.solve import solve
 from mlir_passes.schedule.steps import keep_all, replay
 
 
@@ -82,3 +84,10 @@ def test_deadline_raises_the_bound() -> None:
         assert late >= free - 1e-9
         raised += late > free + 1e-9
     assert raised > 0
+
+
+def test_a_step_without_ops_needs_what_it_is_given() -> None:
+    nothing = Problem((), (Tensor("arg0", 64, START, (), final=True),))
+    assert floor(nothing).bytes == 64 and replay(nothing, keep_all(nothing)).peak_bytes == 64
+    with pytest.raises(Infeasible, match="64 bytes suffice"):
+        solve(nothing, Request(63, time_limit_s=2.0))
