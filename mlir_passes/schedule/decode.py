@@ -84,7 +84,7 @@ def to_holds(problem: Problem, genes: Sequence[Hold]) -> tuple[dict[int, Stay], 
             dropped.append(f"{gene.value}: {wrong}")
         else:
             pairs = tuple((places[first], places[last]) for first, last in gene.stages)
-            holds[tensors[gene.value]] = (gene.paged, merged(pairs))
+            holds[tensors[gene.value]] = (gene.paged, merged(pairs, _end(problem, tensors[gene.value])))
     return holds, tuple(dropped)
 
 
@@ -119,15 +119,21 @@ def to_genes(problem: Problem, holds: Holds) -> tuple[Hold, ...]:
     )
 
 
-def merged(pairs: Pairs) -> Pairs:
-    """The same stages as pairs that are apart, ascending."""
+def merged(pairs: Pairs, end: int = -1) -> Pairs:
+    """The same stages as pairs that are apart, ascending. A pair of one stage says nothing, but for stage `end`."""
     result: list[tuple[int, int]] = []
     for first, last in sorted(pairs):
         if result and first <= result[-1][1]:
             result[-1] = (result[-1][0], max(last, result[-1][1]))
-        elif first < last:
+        elif first < last or first == last == end:
             result.append((first, last))
     return tuple(result)
+
+
+def _end(problem: Problem, tensor: int) -> int:
+    """The last stage for what is final and made in the step, which may come back in that stage and stay; else -1."""
+    t, end = problem.tensors[tensor], len(problem.ops) - 1
+    return end if t.final and START < t.maker < end else -1
 
 
 def encode(problem: Problem, steps: Sequence[Step]) -> tuple[Hold, ...]:
@@ -185,4 +191,5 @@ def _stays(problem: Problem, steps: Sequence[Step], tight: bool) -> dict[int, St
             pairs.setdefault(step.index, []).append((begun.pop(step.index, 0), min(last, count - 1)))
     for tensor, first in begun.items():
         pairs.setdefault(tensor, []).append((first, count - 1))
-    return {tensor: (tensor in read, merged(tuple(found))) for tensor, found in pairs.items()}
+    ends = {t: _end(problem, t) for t, first in begun.items() if first == count - 1}
+    return {t: (t in read, merged(tuple(found), ends.get(t, -1))) for t, found in pairs.items()}

@@ -44,7 +44,6 @@ class Gap:
 @dataclass(frozen=True)
 class _Individual:
     rank: tuple[bool, float]
-    peak_stage: int
     genome: Genome
 
 
@@ -159,12 +158,12 @@ class _Search:
         told = people[0].rank
         while done < evaluations and not stop():
             if len(people) < POPULATION:
-                parent = first[done % len(first)]
-                genome = self._mutated(parent, self._rng.randint(1, FIRST_MOVES))
+                genome = self._mutated(first[done % len(first)].genome, self._rng.randint(1, FIRST_MOVES))
             else:
-                parent = self._drawn(people)
-                crossed = self._crossed(parent, self._drawn(people)) if self._rng.random() < CROSSED else parent
-                genome = self._mutated(crossed, 1 + int(self._rng.expovariate(1 / EXTRA_MOVES)))
+                genome = self._drawn(people)
+                if self._rng.random() < CROSSED:
+                    genome = self._crossed(genome, self._drawn(people))
+                genome = self._mutated(genome, 1 + int(self._rng.expovariate(1 / EXTRA_MOVES)))
             done += 1
             if done % TOLD == 0 and people[0].rank < told:
                 told = people[0].rank
@@ -177,20 +176,18 @@ class _Search:
         return self._holds(people[:SAID])
 
     def _rated(self, genome: Genome) -> _Individual:
-        walk = self._gaps.walk(genome)
-        outside, cost = self._goal.rank(walk)
-        return _Individual((outside > 0, cost / self._once + OVER * outside), walk.peak_stage, genome)
+        outside, cost = self._goal.rank(self._gaps.walk(genome))
+        return _Individual((outside > 0, cost / self._once + OVER * outside), genome)
 
-    def _drawn(self, people: list[_Individual]) -> _Individual:
-        return min(self._rng.sample(people, RIVALS), key=lambda one: one.rank)
+    def _drawn(self, people: list[_Individual]) -> Genome:
+        return min(self._rng.sample(people, RIVALS), key=lambda one: one.rank).genome
 
-    def _crossed(self, one: _Individual, other: _Individual) -> _Individual:
-        low, high = sorted(self._rng.choices(range(len(one.genome) + 1), k=2))
-        genome = one.genome[:low] + other.genome[low:high] + one.genome[high:]
-        return _Individual(one.rank, one.peak_stage, genome)
+    def _crossed(self, one: Genome, other: Genome) -> Genome:
+        low, high = sorted(self._rng.choices(range(len(one) + 1), k=2))
+        return one[:low] + other[low:high] + one[high:]
 
-    def _mutated(self, parent: _Individual, moves: int) -> Genome:
-        genome = list(parent.genome)
+    def _mutated(self, parent: Genome, moves: int) -> Genome:
+        genome = list(parent)
         for _ in range(moves):
             number = self._rng.randrange(len(genome))
             if self._rng.random() < COPIED:

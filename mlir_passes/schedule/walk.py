@@ -117,11 +117,10 @@ class _Attempt:
         self._held_to[tensor] = -1
         for first, last in pairs:
             first, last = max(first, t.maker), min(last, walker.count - 1)
-            if first < last and first <= last_start:
-                self._starts[first].append((tensor, last))
-                if last == walker.count - 1:  # through the end: what is final may be brought back by it
-                    forever = t.final and t.maker != START
-                    self._starts[first][-1] = (tensor, walker.count + 1 if forever else walker.count)
+            at_end = last == walker.count - 1  # through the end: what is final may be brought back by it
+            forever = at_end and t.final and t.maker != START
+            if (first < last or (forever and first == last)) and first <= last_start:
+                self._starts[first].append((tensor, last + 2 if forever else last + at_end))
 
     def run(self) -> int | None:
         """None, or the tensor whose hold is to blame that it goes no further."""

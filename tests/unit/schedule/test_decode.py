@@ -12,7 +12,7 @@ from test_problem import small
 
 from mlir_passes.schedule.decode import decode, encode, to_genes, to_holds
 from mlir_passes.schedule.genes import Before, Gene, Hold
-from mlir_passes.schedule.problem import Problem
+from mlir_passes.schedule.problem import START, Op, Problem, Tensor
 from mlir_passes.schedule.steps import Kind, ScheduleError, Step, keep_all, replay
 from mlir_passes.schedule.walk import Walker
 
@@ -103,6 +103,21 @@ def test_what_cannot_be_honoured_is_named_and_left_out(gene: Gene, why: str) -> 
     found = decode(small(), [gene])
     assert why in found.dropped[0]
     assert found.steps == decode(small(), ()).steps
+
+
+def test_what_is_final_may_be_made_again_in_the_last_stage() -> None:
+    tensors = (
+        Tensor("weight", 4, START, (0, 2), updater=2),
+        Tensor("metric", 5, 0, (), final=True),
+        Tensor("next", 4, 2, (), final=True),
+    )
+    ops = (Op("norm", (0,), (1,), 1.0, 1.0), Op("big", (), (), 1.0, 1.0, 9), Op("update", (0,), (2,), 1.0, 1.0))
+    problem = Problem(ops, tensors)
+    late = Hold("metric", False, (("update", "update"),))  # after the update it is too late
+    line = decode(problem, [late]).steps
+    assert [s.index for s in line if s.kind == Kind.COMPUTE] == [0, 1, 0, 2]
+    assert replay(problem, line, 13).remats == 1
+    assert encode(problem, line) == (late,)
 
 
 def test_order_genes_move_one_op_each() -> None:
