@@ -75,7 +75,7 @@ def set_limits(limits: Limits) -> None:
     _set(resource.RLIMIT_AS, memory_use()[0] + limits.memory_bytes)
     _set(resource.RLIMIT_CPU, math.ceil(limits.cpu_s))
     _set(resource.RLIMIT_STACK, _STACK_BYTES)
-    _set(resource.RLIMIT_FSIZE, _FILE_BYTES)
+    _set(resource.RLIMIT_FSIZE, max(_FILE_BYTES, limits.memory_bytes))  # a page file holds what memory does not
 
 
 def _set(kind: int, value: int) -> None:

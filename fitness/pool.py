@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -14,6 +15,7 @@ from fitness.death import Death, cause
 from fitness.errors import FitnessError
 from fitness.handle import Handle
 from fitness.job import Context, PoolEvent
+from fitness.page_file import PageFile
 from fitness.result import Outcome, Result
 
 EVALUATOR = "fitness.evaluate:evaluator"
@@ -47,6 +49,8 @@ class Pool:
         return self._base
 
     def __enter__(self) -> Pool:
+        if self._context.page_dir:
+            PageFile(Path(self._context.page_dir), 0)  # raises now, or each variant that pages would end with that
         try:
             self._crew.start()
             self._base = self._base or self._evaluate_base()

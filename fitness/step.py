@@ -50,8 +50,10 @@ class Step:
             self._runner.write_leaf(number, leaf)
         for number, leaf in rows.items():
             self._runner.batch[number][...] = leaf
-        self._runner.run()
-        self._state = self._runner.state
+        try:
+            self._runner.run()
+        finally:
+            self._state = self._runner.state  # after a failed run the state before it is no more what stands there
         new = list(self._state)
         metrics = [view.copy() for view in self._runner.metrics]
         if isinstance(state, Mapping):

@@ -129,6 +129,10 @@ def search(
     from gevo.config import CampaignConfig, SearchConfig
     from gevo.machine import cores
 
+    scheduled = schedule and ("peak_bytes" in _objectives(objectives) or bool(memory_budget))
+    if page_dir is not None and not scheduled:
+        todo = "Add peak_bytes to --objectives, or give --memory-budget, without --no-schedule"
+        raise CampaignError("no variant would page: nothing asks for less memory", "--page-dir", todo)
     config = CampaignConfig(
         workload=workload,
         objectives=_objectives(objectives),
@@ -142,7 +146,7 @@ def search(
         budget=_budget(time, evaluations, generations),
         search=SearchConfig(population=population),
         storage=_storage(storage),
-        schedule=schedule and ("peak_bytes" in _objectives(objectives) or bool(memory_budget)),
+        schedule=scheduled,
         page_dir=str(_folder(page_dir)) if page_dir is not None else "",
     )
     stem = Path(workload.partition(":")[0]).stem

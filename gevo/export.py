@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 from fitness.choices import choices_text
 from fitness.job import Context
 from gevo import confirmed
-from gevo.errors import CampaignError, Unwritable
+from gevo.errors import CampaignError
+from gevo.files import check_new_folder
 from gevo.ir_child import in_child
 from gevo.record import Record
 from gevo.store import Run
@@ -25,12 +26,7 @@ def export(run: Run, context: Context, record: Record, to: Path, retuned: bool =
             run.folder,
             "Take a record of `gevo front`",
         )
-    if to.exists() and any(to.iterdir()):
-        raise Unwritable("the folder is not empty", to, "Give a new one with --to")
-    try:
-        to.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Unwritable(f"cannot be made: {error.strerror}", to, "Give a folder you may write to with --to") from error
+    check_new_folder(to)
     known = confirmed.load(run.folder)
     row = known.of(record) if known is not None else None
     extra = {

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fitness.choices import load_choices
-from fitness.costs import modelled_costs
-from fitness.profile import HOST, load_profile
+from fitness.profile import HOST, MODEL
 from gevo.genome import Genome
 from gevo.schedule_plot import Drawn, plot
+from gevo.variant import compiled
 from mlir_passes.objects import ObjectCache
-from mlir_passes.pipeline import apply_genome, compile_module, compile_text
-from mlir_passes.plan import Settled
 from mlir_passes.plan_line import Line
-from mlir_passes.schedule.genes import from_plain
-from mlir_passes.schedule.line import line_of
 from workloads.workload import PreparedWorkload, Signature
 
 
@@ -32,24 +28,10 @@ def draw_schedule(
     to: str,
 ) -> None:
     """Draw what the genome's schedule genes make of its variant into the file `to`; without such genes, all is kept."""
-    signature = PreparedWorkload.load(Path(prepared)).signature
-    sizes = len(signature.state), len(signature.batch)
-    objects, text, made = ObjectCache(Path(cache)), Path(base).read_text(), Genome.from_json(genome)
-    choices = load_choices(tuning, threads)
-    variant = apply_genome(text, made.edits, storage=made.storage, schedule=from_plain(made.schedule))
-    kept = compile_text(text, signature.entry, *sizes, objects, choices)
-    costs = modelled_costs(load_profile(HOST), kept.plan.peak_bytes)
-    make, lines = line_of(variant.schedule, *sizes, costs), list[Line]()
-
-    def note(settled: Settled, keys: Sequence[str], workspaces: Mapping[str, int]) -> Line | None:
-        line = make(settled, keys, workspaces)
-        lines.extend([line] if line is not None else [])
-        return line
-
-    compile_module(
-        variant.module, signature.entry, *sizes, objects, choices=choices, storage=variant.storage, line_of=note
-    )
-    method = f"seconds and joules by {costs.method}"
+    signature, lines = PreparedWorkload.load(Path(prepared)).signature, list[Line]()
+    choices, objects = load_choices(tuning, threads), ObjectCache(Path(cache))
+    compiled(Path(base).read_text(), Genome.from_json(genome), signature, objects, choices, lines.append)
+    method = f"seconds and joules by {MODEL}{HOST}"
     plot(Drawn(title, method, lines[0].problem, lines[0].steps, budget_bytes, names(signature)), Path(to))
 
 

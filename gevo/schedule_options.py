@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gevo.errors import CampaignError, ExtraMissing, Unwritable
+from gevo.files import check_new_folder
 from gevo.kernels_plot import check_file
 from gevo.limits import SECONDS, parse_deadline
 from gevo.schedule_setup import CPU, check_target
@@ -87,8 +88,8 @@ def check(options: Options) -> None:
         raise CampaignError("a curve is of many schedules", "--curve", "Run or save one with its --memory-budget")
     if options.plot is not None:
         check_file(options.plot)
-    if options.to is not None and options.to.exists() and any(options.to.iterdir()):
-        raise Unwritable("the folder is not empty", options.to, "Give a new one with --to")
+    if options.to is not None:
+        check_new_folder(options.to)
     check_page_dir(options.page_dir)
     for name in SOLVERS:
         if find_spec(name) is None:

@@ -12,6 +12,8 @@ from mlir_passes.schedule.problem import Problem
 from mlir_passes.schedule.request import Request, Solution
 from mlir_passes.schedule.steps import Kind, Usage, keep_all, replay
 
+_ROUNDING = 1e-9  # a gap below that is one of sums in another order
+
 
 @dataclass(frozen=True)
 class Scheduled:
@@ -59,7 +61,8 @@ class Scheduled:
     def gap(self) -> float:
         """How far the schedule is from the bound, as a share of keeping everything; 0 where it is proven best."""
         kept = self.keep.energy_j if self.request.minimise == "energy" else self.keep.time_s
-        return max(0.0, self.objective - self.bound) / kept if kept else 0.0
+        gap = (self.objective - self.bound) / kept if kept else 0.0
+        return gap if gap > _ROUNDING else 0.0
 
     @cached_property
     def moved_bytes(self) -> tuple[int, int]:

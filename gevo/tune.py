@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -76,7 +76,8 @@ def open_bench(workload: str) -> Bench:
 
 
 def open_variant(run: Run, context: Context, record: Record) -> Bench:
-    """The step of a record; raises CampaignError for one that did not end well."""
+    """The step of a record, with everything kept: its kernels are the same in any schedule, and calls between which
+    memory is paged cannot be run one at a time. Raises CampaignError for a record that did not end well."""
     if not record.result.ok:
         raise CampaignError(
             f"{record.id} ended as {record.result.outcome} in stage {record.result.stage!r}: nothing to tune",
@@ -84,7 +85,8 @@ def open_variant(run: Run, context: Context, record: Record) -> Bench:
             "Take a record of `gevo front`",
         )
     prepared = PreparedWorkload.load(Path(context.prepared))
-    return Bench(run.manifest["config"]["workload"], prepared, Path(context.base).read_text(), record.genome)
+    genome = replace(record.genome, schedule=())
+    return Bench(run.manifest["config"]["workload"], prepared, Path(context.base).read_text(), genome)
 
 
 def tune_step(

@@ -6,14 +6,19 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from toy_workload import Silent
 
+from fitness import tuning
 from fitness.bench import Bench, load_bench
+from fitness.errors import FitnessError
 from fitness.evaluate import evaluate
 from fitness.job import Context, Job
+from fitness.pool import Pool
 from fitness.program import load_step
 from fitness.result import Outcome, Result
 from gevo import launch
@@ -21,8 +26,10 @@ from gevo.config import CampaignConfig
 from gevo.errors import RunDamaged
 from gevo.genome import Genome
 from gevo.ir_child import export
+from gevo.record import Record
 from gevo.schedule_seeds import write_schedules
 from gevo.scheduling import FILE, Schedules
+from gevo.tune import open_variant
 from mlir_passes.edits.delete import Delete
 from mlir_passes.schedule.decode import decode
 from mlir_passes.schedule.steps import keep_all, replay
@@ -124,3 +131,23 @@ def test_schedules_are_frozen_with_the_run(folder: Path, schedules: Schedules, t
             launch.reopened(frozen, folder)
     finally:
         (folder / FILE).write_text(whole)
+
+
+def test_kernels_of_a_variant_that_pages_are_tuned_with_everything_kept(
+    bench: Bench, context: Context, schedules: Schedules
+) -> None:
+    genome = schedules.genomes()[-1]
+    record = Record("r0002", 0, genome.key, genome.text, (), 0.0, result_of(bench, genome))
+    assert record.result.paged_bytes > 0
+    run: Any = SimpleNamespace(manifest={"config": {"workload": "digits"}})
+    made = open_variant(run, context, record)
+    step = made.step(made.program({}))
+    assert [len(call.args) for call in step.program.plan.calls] == [len(call.args) for call in bench.base.plan.calls]
+    assert tuning.targets(step)  # times its calls one by one
+
+
+def test_a_page_folder_that_is_gone_is_told_before_a_variant_is_evaluated(context: Context, tmp_path: Path) -> None:
+    with pytest.raises(FitnessError, match=r"No such file.*gone.*--page-dir"), Pool(
+        replace(context, page_dir=str(tmp_path / "gone")), 1
+    ):  # fmt: skip
+        pass

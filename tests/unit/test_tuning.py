@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import resource
 from dataclasses import replace
 from typing import Any
 
@@ -180,6 +181,11 @@ def test_a_duel_within_the_step_takes_turns(step: tuning.Step, targets: list[tun
     made = lower_cpu.compile_choice(tuning.kernel_text(target.kernel), "rival", tuning.new_context(), Choice())
     pairs = StepCalls(step.program, step.state, step.batches).duel(target.kernel.key, made, "k_rival", 0.0)
     assert len(pairs) == 8 and all(a > 0 and b > 0 for a, b in pairs)
+
+
+def test_a_page_file_may_be_as_large_as_memory():
+    limits = Limits(10.0, 10.0, 3 << 30)
+    assert isolated(lambda: resource.getrlimit(resource.RLIMIT_FSIZE)[0] >= 3 << 30, limits, "load") is True
 
 
 def test_isolated_gives_back_what_the_child_found():

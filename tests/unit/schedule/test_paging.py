@@ -387,6 +387,21 @@ def test_state_in_the_page_file_is_read_only_and_passed_back_as_it_is(
     assert [a.tobytes() for a in again] == [a.tobytes() for a in runner.state]
 
 
+def test_after_a_failed_run_state_that_is_passed_again_is_written_again(
+    small: Small, expected: list[bytes], tmp_path: Path
+):
+    runner = CpuRunner(small.along(stored(small.problem)), page_dir=tmp_path)
+    step = Step(runner, ["w1", "w2"], ["x", "t"])
+    state, _ = step(STATE, BATCHES[0])
+    with replaced(page_fd(tmp_path), "/dev/full"), pytest.raises(FitnessError, match="No space left"):
+        step(state, BATCHES[1])
+    step([leaf + 1 for leaf in STATE], BATCHES[3])  # other content in the file
+    with replaced(page_fd(tmp_path), "/dev/full"), pytest.raises(FitnessError, match="No space left"):
+        step(state, BATCHES[1])
+    again, metrics = step(state, BATCHES[1])
+    assert b"".join(a.tobytes() for a in (*again, *metrics)) == expected[1]
+
+
 def test_a_saved_program_pages_as_before_and_older_versions_refuse_it(
     small: Small, expected: list[bytes], tmp_path: Path
 ):

@@ -110,6 +110,10 @@ def test_a_folder_with_something_in_it_is_not_written_over(tmp_path: Path) -> No
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(Unwritable, match="not empty"):
         check(Options("digits", "75%", to=tmp_path))
+    with pytest.raises(Unwritable, match="a file of that name"):
+        check(Options("digits", "75%", to=tmp_path / "thesis.txt"))
+    with pytest.raises(Unwritable, match="cannot be made: "):
+        check(Options("digits", "75%", to=tmp_path / "thesis.txt" / "a" / "b"))
 
 
 def test_a_missing_solver_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,6 +128,16 @@ def test_the_command_line_tells_a_bad_budget_in_one_line(capsys: pytest.CaptureF
     said = capsys.readouterr()
     assert ended.value.code == 2 and said.out == ""
     assert said.err.startswith("gevo: --memory-budget: ") and said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [["--objectives", "runtime_s,error"], ["--no-schedule"]])
+def test_a_search_that_would_never_page_refuses_a_page_folder(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["search", "digits", "--page-dir", str(tmp_path), "--run-dir", str(tmp_path / "runs"), *options])
+    assert ended.value.code == 2 and "--page-dir: no variant would page" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(
@@ -167,6 +181,8 @@ def test_figures_are_those_of_the_replay(planned: tuple[Scheduled, Program]) -> 
         for kind in (Kind.OUT, Kind.IN)
     )
     assert 0 <= found.gap <= found.energy_overhead + 1e-9
+    nearly = replace(found, bound=found.solution.usage.energy_j * (1 - 1e-15))
+    assert nearly.gap == 0.0 and replace(found, bound=nearly.bound * (1 - 1e-6)).gap > 0
 
 
 def test_the_table_shows_the_figures(planned: tuple[Scheduled, Program]) -> None:
