@@ -103,7 +103,9 @@ def search(
     It ends at the first budget that is reached, or at Ctrl-C. What it finds
     is on disk at once: after a crash, `gevo resume` goes on.
     With one seed, fronts over peak_bytes, energy_j and error are identical for
-    any number of workers; with runtime_s, which is measured, within noise.
+    any number of workers; with runtime_s, which is measured, within noise. The
+    schedules that a search starts from, see below, come of times measured here,
+    so that another search may have others; --no-schedule leaves them out.
     \b
     --workers evaluates more variants at a time, --threads makes each step
     faster. Tune with the threads you will train with: what is fastest on two

@@ -1,4 +1,5 @@
-"""A proven lower bound of what a budget costs beyond computing each op once, for all schedules there are."""
+"""A proven lower bound of what a budget costs beyond computing each op once, for all schedules in which state that is
+paged has its home on the store. State that only leaves memory for a while may take one read less."""
 
 from __future__ import annotations
 
