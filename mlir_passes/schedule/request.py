@@ -33,8 +33,8 @@ class Solution:
 
     steps: with asynchronous transfers; blocking: the same, one thing after the other; holds: the same as genes.
     usage: the replay of `steps`. bound: a proven lower bound of the objective (J or s), however often ops are computed
-    again, where state that is paged has its home on the store. gap: (objective - bound) / objective of computing each op once. proven: who proved what.
-    seconds: by stage of the chain.
+    again, where state that is paged has its home on the store. gap: (objective - bound) / objective of computing each
+    op once. proven: who proved what. seconds: by stage of the chain.
     """
 
     steps: tuple[Step, ...]
