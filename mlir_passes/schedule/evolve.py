@@ -13,7 +13,7 @@ from mlir_passes.schedule.genes import Hold
 from mlir_passes.schedule.greedy import completed
 from mlir_passes.schedule.moves import BOTH, Goal, allowed, changed, cut, held, movable, touches
 from mlir_passes.schedule.problem import Problem
-from mlir_passes.schedule.walk import Holds, Pairs, Stay, Walk, Walker
+from mlir_passes.schedule.walk import NO_LIMIT, Holds, Limit, Pairs, Stay, Walker
 
 POPULATION = 32
 POLISH = 100  # walks after the greedy way
@@ -73,13 +73,16 @@ class _Evolution:
         begun = self._walker.walks
         while self._tensors and self._walker.walks - begun + done < evaluations and not stop():
             growing = len(people) < POPULATION
+            worst = people[-1].rank
+            limit = NO_LIMIT if growing or worst[0] > 0 else self._goal.limit(worst[1])
             if self._rng.random() < REBUILT:
-                child = self._rated(self._rebuilt(self._drawn(people), stop))
+                child = self._rated(self._rebuilt(self._drawn(people), stop), limit)
             else:
-                child = self._rated(self._mutated(self._rng.choice(first) if growing else self._parent(people)))
+                parent = self._rng.choice(first) if growing else self._parent(people)
+                child = self._rated(self._mutated(parent), limit)
             if any(child.rank == one.rank for one in people):
                 continue
-            if not growing and child.rank >= people[-1].rank:
+            if not growing and child.rank >= worst:
                 continue
             better = child.rank < people[0].rank
             people = sorted([*people, child], key=lambda one: one.rank)[:POPULATION]
@@ -93,8 +96,8 @@ class _Evolution:
         parent = self._rated(allowed(to_holds(problem, holds)[0], self._ways))
         return to_genes(problem, self._mutated(parent)) if self._tensors else to_genes(problem, parent.holds)
 
-    def _rated(self, holds: Holds) -> _Individual:
-        walk: Walk = self._walker.walk(holds)
+    def _rated(self, holds: Holds, limit: Limit = NO_LIMIT) -> _Individual:
+        walk = self._walker.walk(holds, limit=limit)
         kept = {tensor: stay for tensor, stay in holds.items() if tensor not in walk.refused}
         return _Individual(self._goal.rank(walk), walk.peak_stage, kept)
 

@@ -11,7 +11,7 @@ from mlir_passes.schedule.decode import encode, to_holds
 from mlir_passes.schedule.genes import Hold
 from mlir_passes.schedule.moves import BOTH, Goal, cut, held, movable
 from mlir_passes.schedule.problem import START, Problem
-from mlir_passes.schedule.walk import Holds, Pairs, Stay, Walk, Walker
+from mlir_passes.schedule.walk import NO_LIMIT, Holds, Limit, Pairs, Stay, Walk, Walker
 
 POPULATION = 32
 RIVALS = 3  # individuals of which the best becomes a parent
@@ -104,8 +104,8 @@ class Gaps:
             found.append(value if value in gap.values else KEEP)
         return tuple(found)
 
-    def walk(self, genome: Genome, record: bool = False) -> Walk:
-        """The line of these values."""
+    def walk(self, genome: Genome, record: bool = False, limit: Limit = NO_LIMIT) -> Walk:
+        """The line of these values, as `Walker.walk` has it."""
         chosen: dict[int, list[tuple[int, int]]] = {}
         for number, value in enumerate(genome):
             if value:
@@ -119,7 +119,7 @@ class Gaps:
             holds[tensor], back = self._known[key]
             if back:
                 returns[tensor] = back
-        return self.walker.walk(holds, record, returns)
+        return self.walker.walk(holds, record, returns, limit)
 
     def _stay(self, tensor: int, values: Sequence[tuple[int, int]]) -> tuple[Stay, Pairs]:
         t, pairs, back = self.walker.problem.tensors[tensor], self.walker.default(tensor), list[tuple[int, int]]()
@@ -168,15 +168,16 @@ class _Search:
             if done % TOLD == 0 and people[0].rank < told:
                 told = people[0].rank
                 on_better(self._holds(people[:1]))
-            child = self._rated(genome)
-            full = len(people) == POPULATION
-            if (full and child.rank >= people[-1].rank) or any(child.rank == one.rank for one in people):
+            full, worst = len(people) == POPULATION, people[-1].rank
+            limit = self._goal.limit(worst[1] * self._once) if full and not worst[0] else NO_LIMIT
+            child = self._rated(genome, limit)
+            if (full and child.rank >= worst) or any(child.rank == one.rank for one in people):
                 continue
             people = sorted([*people, child], key=lambda one: one.rank)[:POPULATION]
         return self._holds(people[:SAID])
 
-    def _rated(self, genome: Genome) -> _Individual:
-        outside, cost = self._goal.rank(self._gaps.walk(genome))
+    def _rated(self, genome: Genome, limit: Limit = NO_LIMIT) -> _Individual:
+        outside, cost = self._goal.rank(self._gaps.walk(genome, limit=limit))
         return _Individual((outside > 0, cost / self._once + OVER * outside), genome)
 
     def _drawn(self, people: list[_Individual]) -> Genome:

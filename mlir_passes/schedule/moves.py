@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mlir_passes.schedule.decode import merged
 from mlir_passes.schedule.problem import START, Problem
 from mlir_passes.schedule.steps import Kind, ScheduleError, Step
-from mlir_passes.schedule.walk import Holds, Pairs, Stay, Walk, Walker
+from mlir_passes.schedule.walk import Holds, Limit, Pairs, Stay, Walk, Walker
 
 REMAT, PAGE = "remat", "page"
 BOTH = frozenset({REMAT, PAGE})
@@ -34,6 +34,13 @@ class Goal:
         over = max(0, walk.peak_bytes - self.budget_bytes) / max(self.budget_bytes, 1)
         late = max(0.0, walk.time_s - self.deadline_s) / max(self.deadline_s, 1e-30)
         return over + late, self.cost(walk)
+
+    def limit(self, cost: float) -> Limit:
+        """Beyond which a line is not within the limits, or costs more."""
+        cost *= 1 + 1e-12  # of sums in another order
+        if self.minimise == "energy":
+            return Limit(self.budget_bytes, cost, self.deadline_s)
+        return Limit(self.budget_bytes, time_s=min(cost, self.deadline_s))
 
 
 def touches(problem: Problem, steps: Sequence[Step]) -> list[list[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from types import MappingProxyType
 
 from mlir_passes.schedule.problem import START, Problem
@@ -15,6 +16,18 @@ Holds = Mapping[int, Stay]  # by index of the tensor; one that is not named is k
 # By index of a tensor, stages between which it stays from when it happens to come back, to the latter one.
 Returns = Mapping[int, Pairs]
 NO_RETURNS: Returns = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Beyond what a line is of no use, so that a walk may end before it does."""
+
+    peak_bytes: float = inf
+    energy_j: float = inf
+    time_s: float = inf
+
+
+NO_LIMIT = Limit()
 
 
 @dataclass(frozen=True)
@@ -67,13 +80,14 @@ class Walker:
         last = self.problem.last[tensor] if t.maker != START else max(t.readers, default=first)
         return ((first, last),) if last > first else ()
 
-    def walk(self, holds: Holds, record: bool = False, returns: Returns = NO_RETURNS) -> Walk:
-        """The line that these holds stand for: it passes `replay`, whatever they are."""
+    def walk(self, holds: Holds, record: bool = False, returns: Returns = NO_RETURNS, limit: Limit = NO_LIMIT) -> Walk:
+        """The line that these holds stand for: it passes `replay`, whatever they are. One beyond the limit is not
+        walked to its end, and said to take what it took so far."""
         refused: list[int] = []
         self.walks += 1
         while True:
             attempt = _Attempt(self, holds, record, returns)
-            blamed = attempt.run()
+            blamed = attempt.run(limit)
             if blamed is None:
                 break
             refused.append(blamed)
@@ -122,11 +136,13 @@ class _Attempt:
             if (first < last or (forever and first == last)) and first <= last_start:
                 self._starts[first].append((tensor, last + 2 if forever else last + at_end))
 
-    def run(self) -> int | None:
+    def run(self, limit: Limit) -> int | None:
         """None, or the tensor whose hold is to blame that it goes no further."""
         memory, held_to, maker = self._memory, self._held_to, self._walker.maker
         count = self._walker.count
         for stage in range(count):
+            if self.peak > limit.peak_bytes or self.energy > limit.energy_j or self.time > limit.time_s:
+                return None
             missing: list[int] = []
             for tensor, last in self._starts[stage]:
                 held_to[tensor] = max(last, held_to[tensor])

@@ -14,6 +14,7 @@ from mlir_passes.schedule.gaps import AGAIN_STAY, KEEP, PAGE, PAGE_STAY, Gaps, e
 from mlir_passes.schedule.genes import Hold
 from mlir_passes.schedule.problem import Problem
 from mlir_passes.schedule.steps import Kind, keep_all, replay
+from mlir_passes.schedule.walk import Limit
 
 
 def drawn(seed: int) -> tuple[Problem, random.Random]:
@@ -48,6 +49,20 @@ def test_the_line_is_valid_whatever_the_values_and_holds_say_the_same() -> None:
     assert stayed > 10  # what came back early stayed, and that made a difference
 
 
+def test_a_walk_ends_early_only_where_its_line_is_beyond_the_limit() -> None:
+    early = 0
+    for problem, rng in map(drawn, range(60)):
+        gaps = Gaps(problem)
+        values = tuple(rng.choice(gap.values) for gap in gaps.all)
+        whole = gaps.walk(values)
+        assert gaps.walk(values, limit=Limit(whole.peak_bytes, whole.energy_j, whole.time_s)) == whole
+        for limit in (Limit(peak_bytes=whole.peak_bytes - 1), Limit(energy_j=whole.energy_j - 0.1)):
+            part = gaps.walk(values, limit=limit)
+            assert part.peak_bytes > limit.peak_bytes or part.energy_j > limit.energy_j
+            early += part != whole
+    assert early > 30
+
+
 def test_only_what_is_allowed_is_done() -> None:
     for problem, rng in map(drawn, range(30)):
         for way, refused in (("remat", Kind.IN), ("page", None)):
@@ -71,11 +86,11 @@ def test_it_reaches_most_optima_of_small_problems_from_nothing() -> None:
 
 
 def test_it_tells_of_better_ones_and_finds_the_same_for_the_same_seed() -> None:
-    problem = training_problem(random.Random(5), 8)
+    problem = training_problem(random.Random(5), 5)
     budget = replay(problem, keep_all(problem)).peak_bytes * 3 // 4
     told: list[tuple[Hold, ...]] = []
-    found = evolve_gaps(problem, budget, math.inf, (), 1500, random.Random(0), on_better=told.append)
-    assert found == evolve_gaps(problem, budget, math.inf, (), 1500, random.Random(0))
+    found = evolve_gaps(problem, budget, math.inf, (), 1100, random.Random(0), on_better=told.append)
+    assert found == evolve_gaps(problem, budget, math.inf, (), 1100, random.Random(0))
     usage = replay(problem, decode(problem, found).steps, budget)
     costs = [replay(problem, decode(problem, holds).steps).energy_j for holds in told]
     assert told and min(costs) >= usage.energy_j
