@@ -158,8 +158,14 @@ def collect(
         names |= {i: s.name for i, s in zip(plan.metrics, signature.metrics, strict=True)}
     values = [_value(plan.buffers[i], names, i, 0) for i in (*plan.state, *plan.batch)]
     at = {buffer: number for number, buffer in enumerate((*plan.state, *plan.batch))}
+    names |= {t.buffer: names[t.page] for t in plan.transfers if t.page in names}
+    moves = list(reversed(plan.transfers))
     rows: list[Row] = []
     for number, call in enumerate(plan.calls, 1):
+        while moves and moves[-1].start < number:  # the value goes along
+            move = moves.pop()
+            source, to = (move.buffer, move.page) if move.kind == "out" else (move.page, move.buffer)
+            at[to] = at[source]
         kernel = program.kernels[call.kernel]
         used = [i for i in call.args if plan.buffers[i].role != "workspace"]
         reads, writes = used[: kernel.inputs], used[kernel.inputs :]
@@ -186,7 +192,8 @@ def collect(
 
 
 def _value(buffer: Buffer, names: Mapping[int, str], index: int, maker: int) -> Value:
-    return Value(names.get(index, buffer.name), buffer.role, buffer.shape, buffer.dtype, buffer.bytes, maker)
+    role = "state" if buffer.role == "page" else buffer.role
+    return Value(names.get(index, buffer.name), role, buffer.shape, buffer.dtype, buffer.bytes, maker)
 
 
 def table(step: StepKernels) -> Table:

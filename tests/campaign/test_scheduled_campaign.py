@@ -24,8 +24,10 @@ from fitness.result import Outcome, Result
 from gevo import launch
 from gevo.config import CampaignConfig
 from gevo.errors import RunDamaged
+from gevo.explain.ir import explain_ir
 from gevo.genome import Genome
 from gevo.ir_child import export
+from gevo.kernels import StepKernels
 from gevo.record import Record
 from gevo.schedule_seeds import write_schedules
 from gevo.scheduling import FILE, Schedules
@@ -144,6 +146,19 @@ def test_kernels_of_a_variant_that_pages_are_tuned_with_everything_kept(
     step = made.step(made.program({}))
     assert [len(call.args) for call in step.program.plan.calls] == [len(call.args) for call in bench.base.plan.calls]
     assert tuning.targets(step)  # times its calls one by one
+
+
+def test_values_keep_their_makers_where_a_variant_pages(context: Context, schedules: Schedules, tmp_path: Path) -> None:
+    """Of a line without any call that runs again, so that calls have their numbers."""
+    genome = next(g for g in schedules.genomes() if all(gene[1] for gene in g.schedule))
+    explain_ir(context.prepared, context.base, context.cache, genome.to_json(), str(tmp_path / "ir.json"))
+    data = json.loads((tmp_path / "ir.json").read_text())
+    flows = []
+    for which in ("base_kernels", "variant_kernels"):
+        step = StepKernels.from_json(data[which])
+        values = [(v.name if v.role == "state" else "", v.role, v.maker) for v in step.values]
+        flows.append([(r.kernel, [values[i] for i in r.reads], [values[i] for i in r.writes]) for r in step.rows])
+    assert flows[0] == flows[1]
 
 
 def test_a_page_folder_that_is_gone_is_told_before_a_variant_is_evaluated(context: Context, tmp_path: Path) -> None:
