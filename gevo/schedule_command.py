@@ -59,6 +59,8 @@ def schedule(options: Options, console: Console) -> int:
 def _too_small(error: Infeasible) -> CampaignError:
     """What the solver says of a budget, as an error of the option."""
     text = str(error).removeprefix("schedule: ")
+    if error.late:
+        return CampaignError(text, "--deadline", "Give more time")
     return CampaignError(text, "--memory-budget", f"Give at least {error.needed_bytes}")
 
 

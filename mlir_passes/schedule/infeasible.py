@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlir_passes.schedule.decode import decode
+from mlir_passes.schedule.decode import decode, encode
 from mlir_passes.schedule.exact import Task, least_memory
 from mlir_passes.schedule.expense import homeless
+from mlir_passes.schedule.genes import Hold
 from mlir_passes.schedule.greedy import greedy
 from mlir_passes.schedule.problem import Problem
-from mlir_passes.schedule.steps import ScheduleError, Step, replay
+from mlir_passes.schedule.steps import ScheduleError, replay
 
 
 class Infeasible(ScheduleError):
     """No schedule was found within the budget.
 
-    needed_bytes: the smallest budget known to suffice; `exact`: nothing under it can, else something may.
+    needed_bytes: the smallest budget known to suffice; `exact`: nothing under it can, else something may. late: the
+    budget is that large, and it is the deadline that forbids it.
     floor_bytes: what the op `op` takes alone, so that no schedule needs less.
     """
 
@@ -24,7 +25,9 @@ class Infeasible(ScheduleError):
         what = f"no schedule within {budget_bytes:,} bytes{why}"
         if budget_bytes < floor.bytes:
             what += f": {floor.op} alone needs {floor.bytes:,} bytes ({floor.parts})"
+        self.late = needed_bytes <= budget_bytes
         needs = f"{needed_bytes:,} bytes suffice" if exact else f"at most {needed_bytes:,} bytes are needed"
+        needs += " if the step may take longer" if self.late else ""
         super().__init__(f"{what}; {needs}")
         self.budget_bytes, self.needed_bytes, self.exact = budget_bytes, needed_bytes, exact
         self.floor_bytes, self.op = floor.bytes, floor.op
@@ -55,17 +58,15 @@ def floor(problem: Problem, paging: bool = True) -> Floor:
     return Floor(best[0] + always, problem.ops[-best[1]].name, parts)
 
 
-def smallest(task: Task, lowest: Floor, time_limit_s: float) -> tuple[int, bool]:
-    """The smallest budget found to suffice, and whether it is the smallest of all. The deadline is left out."""
+def smallest(task: Task, lowest: Floor, time_limit_s: float) -> tuple[tuple[Hold, ...], int, bool]:
+    """Genes of the smallest peak found, that peak, and whether no line has a smaller one. The deadline is left out."""
     problem = task.problem
     allow = [way for way, on in (("remat", task.remat), ("page", task.paging)) if on]
-    steps = decode(problem, greedy(problem, lowest.bytes, (), allow)).steps
-    needed = _peak(problem, steps)
+    holds = greedy(problem, lowest.bytes, (), allow)
+    steps = decode(problem, holds).steps
+    needed = replay(problem, steps).peak_bytes
     if needed > lowest.bytes:
-        exact = least_memory(task, time_limit_s, lowest.bytes, steps)
-        needed = min(needed, _peak(problem, exact))
-    return needed, needed <= lowest.bytes
-
-
-def _peak(problem: Problem, steps: Sequence[Step]) -> int:
-    return replay(problem, steps).peak_bytes
+        other = encode(problem, least_memory(task, time_limit_s, lowest.bytes, steps))
+        peak = replay(problem, decode(problem, other).steps).peak_bytes
+        holds, needed = (other, peak) if peak < needed else (holds, needed)
+    return holds, needed, needed <= lowest.bytes

@@ -106,7 +106,9 @@ class _Chain:
             raise KeyboardInterrupt
         if self._best is None:
             with self._stage("smallest budget"):
-                raise self._infeasible(f"; none was found in {self._request.time_limit_s:.0f} s")
+                error = self._infeasible(f"; none was found in {self._request.time_limit_s:.0f} s")
+            if self._best is None:
+                raise error
         return self._solution(self._best)
 
     @contextmanager
@@ -313,7 +315,10 @@ class _Chain:
         )  # fmt: skip
 
     def _infeasible(self, why: str, lowest: Floor | None = None) -> Infeasible:
+        """Why there is no schedule, unless that of the smallest peak, which is then taken, is one."""
         request = self._request
         lowest = lowest or floor(self._problem, request.paging)
-        needed, exact = smallest(self._task(0.0), lowest, min(20.0, 0.3 * request.time_limit_s))
+        holds, needed, exact = smallest(self._task(0.0), lowest, min(20.0, 0.3 * request.time_limit_s))
+        if needed <= request.budget_bytes:
+            self._take(holds, "smallest budget")
         return Infeasible(request.budget_bytes, needed, lowest, exact, why)

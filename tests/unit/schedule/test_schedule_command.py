@@ -221,6 +221,13 @@ def test_too_small_a_budget_says_whose_working_set_forbids_it(ready: Ready, monk
     assert told.value.where == "--memory-budget" and re.search(r"Give at least \d", told.value.todo)
 
 
+def test_a_deadline_that_no_schedule_keeps_is_what_must_change(ready: Ready, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule_command, "prepare_step", lambda *given: ready)
+    with pytest.raises(CampaignError, match="if the step may take longer") as told:
+        schedule(Options("digits", "80%", deadline="1x", target="model:m4f", seconds=2.0), console())
+    assert told.value.where == "--deadline"
+
+
 def test_ctrl_c_while_preparing_is_no_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,3 +101,31 @@ def test_same_seed_gives_the_same_schedule() -> None:
     budget = (floor(problem).bytes + replay(problem, keep_all(problem)).peak_bytes) // 2
     request = Request(budget, time_limit_s=20.0, seed=3)
     assert solve(problem, request).blocking == solve(problem, request).blocking
+
+
+def test_what_is_said_to_suffice_is_more_than_the_budget_and_does() -> None:
+    told = 0
+    for seed in (1129, 1225, 1352, *range(8)):
+        rng = random.Random(seed)
+        problem = random_problem(rng, rng.randint(3, 6), state=2)
+        budget = rng.randint(floor(problem, False).bytes, floor(problem, False).bytes + 8)
+        try:
+            solve(problem, Request(budget, paging=False, time_limit_s=2.0))
+        except Infeasible as error:
+            assert error.needed_bytes > budget and not error.late
+            solution = solve(problem, Request(error.needed_bytes, paging=False, time_limit_s=2.0))
+            assert solution.usage.peak_bytes <= error.needed_bytes
+            told += 1
+    assert told > 2
+
+
+def test_a_budget_that_only_late_lines_keep_is_told_as_that() -> None:
+    late = 0
+    for seed in range(8):
+        problem, budget = drawn(seed)
+        try:
+            solve(problem, Request(budget, problem.time_s, time_limit_s=2.0))
+        except Infeasible as error:
+            assert error.late == (error.needed_bytes <= budget) == ("take longer" in str(error))
+            late += error.late
+    assert late > 1
