@@ -107,7 +107,7 @@ class Pool:
 
     def _anchored(self, result: Result) -> Result:
         """`result` with its time as the ratio times the base's seconds."""
-        if self._base is None or "runtime_s" not in result.objectives:
+        if self._base is None or "runtime_s" not in result.objectives.keys() & self._base.objectives.keys():
             return result
         runtime, base_s = result.objectives["runtime_s"], self._base.objectives["runtime_s"].value
         scale = base_s * result.runtime_ratio / runtime.value

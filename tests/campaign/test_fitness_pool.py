@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,15 @@ def test_random_genomes_end_in_named_outcomes_the_same_with_one_and_two_workers(
         assert result.answered_by or result.objectives["runtime_s"].value == pytest.approx(
             result.runtime_ratio * base.objectives["runtime_s"].value
         )
+
+
+def test_a_base_that_was_not_timed_leaves_times_as_they_are(context: Context):
+    with Pool(replace(context, objectives=("peak_bytes",)), 1) as pool:
+        base = pool.base
+    with Pool(replace(context, objectives=("runtime_s",)), 1, base) as pool:
+        results = pool.evaluate(random_genomes(Path(context.prepared), seed=3)[:8])
+    timed = [r for r in results if "runtime_s" in r.objectives]
+    assert timed and all(r.objectives["runtime_s"].value > 0 < r.runtime_ratio for r in timed)
 
 
 def test_identity_is_answered_by_the_base(context: Context):
