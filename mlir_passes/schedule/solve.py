@@ -26,6 +26,7 @@ from mlir_passes.schedule.steps import ScheduleError, Step, replay
 
 __all__ = ["Infeasible", "Request", "Solution", "solve"]
 
+IN_STAGES = "exact search, each op at most once in a stage, in order, and none after the last"
 SAME = 1e-4  # relative difference of overheads that counts as none: what the exact search leaves open
 SMALL = 120  # ops up to which a closer bound is quick
 LARGE = 300  # ops from which on every stage must be content with less
@@ -290,7 +291,7 @@ class _Chain:
         if self._proven():
             by_exact = exact is not None and exact.general and exact.bound > self._bound.overhead
             text = "optimal: " + (
-                "no more than keep all" if best.overhead == 0 else "exact search" if by_exact else "cut bound"
+                "no more than keep all" if best.overhead == 0 else IN_STAGES if by_exact else "cut bound"
             )
         else:
             text = "cut bound"

@@ -129,3 +129,13 @@ def test_a_budget_that_only_late_lines_keep_is_told_as_that() -> None:
             assert error.late == (error.needed_bytes <= budget) == ("take longer" in str(error))
             late += error.late
     assert late > 1
+
+
+def test_a_proof_of_the_exact_search_says_of_which_lines() -> None:
+    """The best line computes an op again after the last one, which the exact search leaves out."""
+    rng = random.Random(1487)
+    problem = random_problem(rng, rng.randint(3, 6), state=2)
+    best = optimum(problem, 38, "time", paging=False)
+    assert best is not None and chart_of(problem, best.steps) is None
+    solution = solve(problem, Request(38, minimise="time", paging=False, time_limit_s=2.0))
+    assert solution.bound > best.cost and "none after the last" in solution.proven
