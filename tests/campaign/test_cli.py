@@ -16,7 +16,9 @@ from fitness.errors import FitnessError
 from fitness.job import Context
 from gevo import cli, launch
 from gevo.errors import Unsupported
+from gevo.scheduling import FILE, Schedules
 from gevo.store import RunWriter
+from mlir_passes.schedule.problem import Op, Problem, Tensor
 from workloads.errors import Kind, WorkloadError
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -31,6 +33,12 @@ def gevo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         make_space().save(folder / "space.json")
         return SimpleNamespace(folder=prepared, signature=signature)
 
+    def lay_out_schedules(config: Any, context: Context, folder: Path) -> Schedules:
+        ops = Op("op1", (), (0,), 1.0, 1.0), Op("op2", (0,), (1,), 1.0, 1.0)
+        made = Schedules(Problem(ops, (Tensor("op1#0", 8, 0, (1,)), Tensor("op2#0", 8, 1, (), final=True))))
+        made.save(folder / FILE)
+        return made
+
     signature = SimpleNamespace(name="digits", storage=("f32", "f16"))
     prepared = tmp_path / "prepared"
     prepared.mkdir()
@@ -40,6 +48,7 @@ def gevo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     pool = SimpleNamespace(Pool=lambda context, workers, base=None: FakePool(workers))
     monkeypatch.setitem(sys.modules, "fitness.pool", pool)
     monkeypatch.setattr("gevo.commands.lay_out", lay_out)
+    monkeypatch.setattr("gevo.commands.lay_out_schedules", lay_out_schedules)
     monkeypatch.setattr("gevo.commands.context_for", lambda config, prepared, folder: context)
     monkeypatch.setattr("gevo.commands.reopened", lambda manifest, folder: context)
     monkeypatch.setenv("COLUMNS", "160")
@@ -90,7 +99,8 @@ def test_search_writes_a_run_and_prints_its_front(gevo: Cli) -> None:
     assert manifest["config"]["seed"] == 3 and manifest["config"]["budget"]["evaluations"] == 20
     assert {"versions", "machine", "floors", "bounds", "base", "step_sha256"} <= set(manifest)
     assert sorted(p.name for p in Path("runs/night").iterdir()) == [
-        "base.mlir", "confirmed.json", "lock", "log.jsonl", "manifest.json", "records", "space.json", "state.json",
+        "base.mlir", "confirmed.json", "lock", "log.jsonl", "manifest.json", "records", "schedules.json", "space.json",
+        "state.json",
     ]  # fmt: skip
 
 
