@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from equal_costs import Equal
 from fitness_toys import METRIC, WORK, pull
 from passes.small_steps import MLP, floats
 from random_lines import random_steps
@@ -25,31 +26,18 @@ from fitness.errors import FitnessError
 from fitness.page_file import PageFile
 from fitness.program import load_manifest, load_program, load_step, save_program
 from fitness.step import Step
-from mlir_passes.graph import KernelText
 from mlir_passes.objects import ObjectCache
 from mlir_passes.pipeline import canonical_text, compile_program
 from mlir_passes.plan import Settled, make_plan
 from mlir_passes.plan_line import Line
 from mlir_passes.program import Buffer, KernelCall, Plan, Program, Transfer
-from mlir_passes.schedule.from_graph import Cost, problem_of
+from mlir_passes.schedule.from_graph import problem_of
 from mlir_passes.schedule.problem import START, Problem
 from mlir_passes.schedule.steps import Kind, keep_all, replay
 from mlir_passes.schedule.steps import Step as Move
 
 STATE = [floats(3, 4), floats(4, 2)]
 BATCHES = [[floats(5, 3, seed=n), floats(5, 2, seed=n)] for n in range(4)]
-
-
-class Equal:
-    """Everything costs the same."""
-
-    def call(self, row: int, kernel: KernelText) -> Cost:
-        return Cost(1.0, 1.0)
-
-    def page_out(self, bytes_: int) -> Cost:
-        return Cost(1.0, 1.0)
-
-    page_in = page_out
 
 
 @dataclass(frozen=True)

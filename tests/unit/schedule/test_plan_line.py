@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from equal_costs import Equal
 from passes.toy_graphs import PlanMachine, random_graph, run_graph
 from random_lines import random_steps
 
@@ -16,25 +17,13 @@ from mlir_passes.graph import Call, KernelGraph, KernelText
 from mlir_passes.plan import Settled, make_plan, settle_state
 from mlir_passes.plan_line import Line
 from mlir_passes.program import Plan
-from mlir_passes.schedule.from_graph import Cost, problem_of
+from mlir_passes.schedule.from_graph import problem_of
 from mlir_passes.schedule.problem import Problem
 from mlir_passes.schedule.steps import Kind, ScheduleError, Step, keep_all, replay, stored_state
 from mlir_passes.space import TensorType
 
 SEEDS = range(160)
 F4 = TensorType((4,), "f32")
-
-
-class Equal:
-    """Everything costs the same."""
-
-    def call(self, row: int, kernel: KernelText) -> Cost:
-        return Cost(1.0, 1.0)
-
-    def page_out(self, bytes_: int) -> Cost:
-        return Cost(1.0, 1.0)
-
-    page_in = page_out
 
 
 @dataclass(frozen=True)
