@@ -98,7 +98,7 @@ def _save(folder: Path, ready: Ready, found: Scheduled, program: Program) -> Non
             "time_s": found.solution.makespan_s,
             "time_method": found.time_method,
             "usage": asdict(usage),
-            "genes": found.genes.decode(),
+            "genes": found.stored.decode(),
             "proven": found.solution.proven,
             "gap": found.gap,
         },

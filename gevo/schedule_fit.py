@@ -10,6 +10,7 @@ from gevo.schedule_setup import OnStage, Ready
 from gevo.scheduled import Scheduled, stopped
 from mlir_passes.program import Program
 from mlir_passes.schedule.infeasible import floor
+from mlir_passes.schedule.order import ordered
 from mlir_passes.schedule.overlap import makespan, overlapped, waiting
 from mlir_passes.schedule.request import Request, Solution
 from mlir_passes.schedule.solve import Infeasible, solve
@@ -27,7 +28,7 @@ def scheduled(ready: Ready, request: Request, on_stage: OnStage) -> tuple[Schedu
 
     A solver counts bytes in use. Where gaps between buffers take its schedule over the budget, transfers go on beside
     fewer calls, and if that is not enough it is solved again within less. The bound is that of the whole budget.
-    Ctrl-C gives the best so far (`stopped`), or KeyboardInterrupt.
+    Ctrl-C gives the best so far (`stopped`), or KeyboardInterrupt. All in an order of the calls that suits the budget.
     """
     return _Fit(ready, request, on_stage).run()
 
@@ -42,7 +43,8 @@ def least_bytes(ready: Ready, request: Request, on_stage: OnStage) -> int:
 
 class _Fit:
     def __init__(self, ready: Ready, request: Request, on_stage: OnStage) -> None:
-        self._ready, self._request, self._tell = ready, request, on_stage
+        problem, self._moves = ordered(ready.problem, request.budget_bytes)
+        self._ready, self._request, self._tell = replace(ready, problem=problem), request, on_stage
         self._left_s = request.time_limit_s * (1 - _FIRST)
         self._last = request.budget_bytes  # end of the smallest arena of the last solution
         self._least = 0  # of all of them
@@ -103,8 +105,8 @@ class _Fit:
                 seconds = dict(self._seconds)
                 kept = replace(solution, steps=steps, usage=usage, makespan_s=end, seconds=seconds)
                 return Scheduled(
-                    ready.bench.workload, ready.target, ready.energy_method, ready.time_method, ready.problem, request,
-                    kept, bound, peak, program.plan.paged_bytes, ready.base.plan.peak_bytes,
+                    ready.bench.workload, ready.target, ready.energy_method, ready.time_method, ready.problem,
+                    self._moves, request, kept, bound, peak, program.plan.paged_bytes, ready.base.plan.peak_bytes,
                 ), program  # fmt: skip
         self._last = min(ends, default=self._last)
         self._least = min(self._least or self._last, self._last)

@@ -17,7 +17,8 @@ from mlir_passes.pipeline import compile_text
 from mlir_passes.plan import Settled
 from mlir_passes.schedule.decode import decode, encode
 from mlir_passes.schedule.from_graph import problem_of
-from mlir_passes.schedule.genes import Gene
+from mlir_passes.schedule.genes import Before, Gene
+from mlir_passes.schedule.order import ordered
 from mlir_passes.schedule.problem import Problem
 from mlir_passes.schedule.request import Request, Solution
 from mlir_passes.schedule.solve import Infeasible, solve
@@ -57,26 +58,27 @@ def found(problem: Problem, paging: bool) -> tuple[tuple[Gene, ...], ...]:
     schedules: dict[tuple[Gene, ...], None] = {}
     for share in SHARES:
         request = Request(int(share * most), minimise="time", paging=paging, time_limit_s=SECONDS)
+        better, moves = ordered(problem, request.budget_bytes)
         try:
-            solution = solve(problem, request)
+            solution = solve(better, request)
         except Infeasible as error:
             if error.needed_bytes < most:
                 least = Request(error.needed_bytes, minimise="time", paging=paging, time_limit_s=SECONDS)
-                schedules[_least(problem, least)] = None
+                schedules[_least(better, moves, least)] = None
             break
         except PassError:
             return ()
-        schedules[_told(problem, solution)] = None
+        schedules[_told(better, moves, solution)] = None
     return tuple(genes for genes in schedules if genes)
 
 
-def _least(problem: Problem, request: Request) -> tuple[Gene, ...]:
+def _least(problem: Problem, moves: tuple[Before, ...], request: Request) -> tuple[Gene, ...]:
     try:
-        return _told(problem, solve(problem, request))
+        return _told(problem, moves, solve(problem, request))
     except PassError:
         return ()
 
 
-def _told(problem: Problem, solution: Solution) -> tuple[Gene, ...]:
+def _told(problem: Problem, moves: tuple[Before, ...], solution: Solution) -> tuple[Gene, ...]:
     """The genes of a solution, as what they decode to says them: none of them is dropped again."""
-    return encode(problem, decode(problem, solution.holds).steps)
+    return (*moves, *encode(problem, decode(problem, solution.holds).steps))

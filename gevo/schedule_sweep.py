@@ -10,6 +10,7 @@ from gevo.schedule_fit import least_bytes
 from gevo.schedule_setup import OnStage, Ready
 from gevo.schedule_view import ScheduleView
 from gevo.scheduled import share, stopped
+from mlir_passes.schedule.order import ordered
 from mlir_passes.schedule.request import Request, Solution
 from mlir_passes.schedule.solve import Infeasible, solve
 from mlir_passes.schedule.steps import keep_all, replay
@@ -24,10 +25,13 @@ class Sweep:
     bytes in use, without gaps between buffers. `curve` has what was found so far, also after an interrupt.
 
     A schedule is one for every larger budget too, and one that only pages or only computes again is one of both kinds;
-    a bound holds for every smaller budget. The curve makes use of that.
+    a bound holds for every smaller budget. The curve makes use of that, so all are in one order of the calls, the best
+    one for half of the memory.
     """
 
     def __init__(self, ready: Ready, request: Request, count: int = BUDGETS) -> None:
+        kept = replay(ready.problem, keep_all(ready.problem)).peak_bytes
+        ready = replace(ready, problem=ordered(ready.problem, kept // 2)[0])
         self._ready, self._request, self._count = ready, request, count
         self._ways = {BOTH: request}
         if request.paging and request.remat:

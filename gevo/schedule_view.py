@@ -75,11 +75,13 @@ def lines(found: Scheduled) -> dict[str, str]:
     solution, request = found.solution, found.request
     unit = joules if request.minimise == "energy" else seconds
     told = {"deadline": f"{seconds(request.deadline_s)}, met"} if math.isfinite(request.deadline_s) else {}
+    if found.moves:
+        told["order"] = f"{len(found.moves)} calls moved, so that less is in memory; the bound is of this order"
     told |= {
         "minimised": "energy" if request.minimise == "energy" else "time of the steps one after the other",
         "bound": f"{unit(found.bound)} at least; gap {percent(found.gap)[1:]} of all kept; {solution.proven}",
         "found by": solution.found_by,
-        "stored as": f"{len(solution.holds)} genes, {len(found.genes):,} bytes",
+        "stored as": f"{len(found.genes)} genes, {len(found.stored):,} bytes",
     }
     if found.paged_bytes:
         told["page file"] = exactly(found.paged_bytes)

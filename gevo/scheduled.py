@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gevo.schedule_trace import trace
-from mlir_passes.schedule.genes import to_plain
+from mlir_passes.schedule.genes import Before, Gene, to_plain
 from mlir_passes.schedule.problem import Problem
 from mlir_passes.schedule.request import Request, Solution
 from mlir_passes.schedule.steps import Kind, Usage, keep_all, replay
@@ -21,6 +21,7 @@ class Scheduled:
 
     peak_bytes, paged_bytes: ends of the arena and of the page file that the schedule was planned in; keep_bytes: the
     arena with everything kept. bound: what no schedule within the budget can be below, J or s as `request.minimise`.
+    problem: in the order of the schedule, which `moves` make of the step's own; bound and proof are of that order.
     """
 
     workload: str
@@ -28,6 +29,7 @@ class Scheduled:
     energy_method: str
     time_method: str
     problem: Problem
+    moves: tuple[Before, ...]
     request: Request
     solution: Solution
     bound: float
@@ -78,10 +80,14 @@ class Scheduled:
         """How long the computing waits for transfers."""
         return trace(self.problem, self.solution.steps).stall_s
 
+    @property
+    def genes(self) -> tuple[Gene, ...]:
+        return (*self.moves, *self.solution.holds)
+
     @cached_property
-    def genes(self) -> bytes:
+    def stored(self) -> bytes:
         """The schedule as it is stored in a genome."""
-        return json.dumps(to_plain(self.solution.holds), separators=(",", ":")).encode()
+        return json.dumps(to_plain(self.genes), separators=(",", ":")).encode()
 
 
 def stopped(solution: Solution) -> bool:

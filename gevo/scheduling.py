@@ -121,13 +121,16 @@ def _solved(this: Schedules, genes: Sequence[Gene], rng: random.Random) -> tuple
 
 
 def _region(this: Schedules, genes: Sequence[Gene], rng: random.Random) -> tuple[Gene, ...] | None:
-    """Of the tensors that are made in some stages, as in a schedule that was found; the others as they were."""
+    """Of the tensors that are made in some stages, as in a schedule that was found; the others as they were. So is the
+    order, unless there was none."""
     if not this.found:
         return None
     first, last = sorted(rng.choices(range(-1, len(this.problem.ops)), k=2))
     inside = {t.name for t in this.problem.tensors if first <= t.maker <= last}
-    taken = [gene for gene in _holds(rng.choice(this.found)) if gene.value in inside]
-    return (*(g for g in genes if isinstance(g, Before) or g.value not in inside), *taken)
+    found = rng.choice(this.found)
+    kept = [gene for gene in _holds(genes) if gene.value not in inside]
+    taken = [gene for gene in _holds(found) if gene.value in inside]
+    return (*(_moves(genes) or _moves(found)), *kept, *taken)
 
 
 def _again(this: Schedules, genes: Sequence[Gene], rng: random.Random) -> tuple[Gene, ...]:

@@ -22,6 +22,8 @@ LONGEST = 24  # neighbouring gaps copied at most
 FIRST_MOVES = 4  # values changed at most in the first population
 SAID = 4  # of the best individuals, whose holds are compared at the end
 TOLD = 500  # evaluations between two times that better ones are told of
+STALLED = 1500  # evaluations without a better one, after which it begins anew from the seeds
+JOINED = 3  # every so many times it begins with the best ones of all times before instead
 OVER = 10.0  # cost, in parts of computing each op once, of needing the budget or the deadline twice
 
 KEEP, AGAIN, PAGE, AGAIN_STAY, PAGE_STAY = range(5)  # the latter two stay when they come back before they are needed
@@ -45,6 +47,10 @@ class Gap:
 class _Individual:
     rank: tuple[bool, float]
     genome: Genome
+
+
+def _rank(one: _Individual) -> tuple[bool, float]:
+    return one.rank
 
 
 def evolve_gaps(
@@ -153,9 +159,9 @@ class _Search:
         genomes = [self._gaps.values(to_holds(self._problem, seed)[0]) for seed in seeds] or [
             (KEEP,) * len(self._gaps.all)
         ]
-        first = [self._rated(genome) for genome in dict.fromkeys(genomes)]
-        people, done = sorted(first, key=lambda one: one.rank), len(first)
-        told = people[0].rank
+        starts = [self._rated(genome) for genome in dict.fromkeys(genomes)]
+        people, done, told = sorted(starts, key=_rank), len(starts), min(one.rank for one in starts)
+        first, champions, better_at = starts, list[_Individual](), done
         while done < evaluations and not stop():
             if len(people) < POPULATION:
                 genome = self._mutated(first[done % len(first)].genome, self._rng.randint(1, FIRST_MOVES))
@@ -165,16 +171,21 @@ class _Search:
                     genome = self._crossed(genome, self._drawn(people))
                 genome = self._mutated(genome, 1 + int(self._rng.expovariate(1 / EXTRA_MOVES)))
             done += 1
-            if done % TOLD == 0 and people[0].rank < told:
-                told = people[0].rank
-                on_better(self._holds(people[:1]))
+            best = min([*champions, people[0]], key=_rank)
+            if done % TOLD == 0 and best.rank < told:
+                told = best.rank
+                on_better(self._holds([best]))
             full, worst = len(people) == POPULATION, people[-1].rank
             limit = self._goal.limit(worst[1] * self._once) if full and not worst[0] else NO_LIMIT
             child = self._rated(genome, limit)
-            if (full and child.rank >= worst) or any(child.rank == one.rank for one in people):
-                continue
-            people = sorted([*people, child], key=lambda one: one.rank)[:POPULATION]
-        return self._holds(people[:SAID])
+            if not (full and child.rank >= worst) and all(child.rank != one.rank for one in people):
+                better_at = done if child.rank < people[0].rank else better_at
+                people = sorted([*people, child], key=_rank)[:POPULATION]
+            if done - better_at > STALLED:
+                champions.append(people[0])
+                first = list(dict.fromkeys(champions)) if len(champions) % JOINED == 0 else starts
+                people, better_at = sorted(first, key=_rank), done
+        return self._holds(sorted([*champions, *people], key=_rank)[:SAID])
 
     def _rated(self, genome: Genome, limit: Limit = NO_LIMIT) -> _Individual:
         outside, cost = self._goal.rank(self._gaps.walk(genome, limit=limit))

@@ -30,7 +30,7 @@ IN_STAGES = "exact search, each op at most once in a stage, in order, and none a
 SAME = 1e-4  # relative difference of overheads that counts as none: what the exact search leaves open
 SMALL = 120  # ops up to which a closer bound is quick
 LARGE = 300  # ops from which on every stage must be content with less
-GAP_EVALUATIONS = 20_000  # at most
+GAP_EVALUATIONS = 60_000  # at most
 MOST_COMPUTATIONS = 8  # of an op, where the limit of the exact search is raised
 
 
@@ -168,7 +168,7 @@ class _Chain:
             return
         holds = evolve_gaps(
             self._problem, request.budget_bytes, request.deadline_s, self._starts(), GAP_EVALUATIONS,
-            random.Random(request.seed), self._allow, request.minimise, self._note, self._stop(0.4, 0.35),
+            random.Random(request.seed), self._allow, request.minimise, self._note, self._stop(0.25, 0.35),
         )  # fmt: skip
         if not self._take(holds, "evolution"):
             self._near = (holds, *self._near)

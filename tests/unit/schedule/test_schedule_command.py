@@ -194,7 +194,7 @@ def test_the_table_shows_the_figures(planned: tuple[Scheduled, Program]) -> None
     assert f"{found.peak_bytes / 1024:.0f} KiB {found.keep_bytes / 1024:.0f} KiB" in text
     assert f"computed {len(found.problem.ops) + usage.remats} {len(found.problem.ops)} +{usage.remats}" in text
     assert f"written out {usage.pages_out} 0" in text and f"read in {usage.pages_in} 0" in text
-    assert "model:m4f" in text and f"{len(found.genes):,} bytes" in text
+    assert "model:m4f" in text and f"{len(found.stored):,} bytes" in text
     assert percent(found.energy_overhead) in text and found.solution.proven in re.sub(r"\s+", " ", text)
 
 
@@ -281,7 +281,7 @@ def test_the_schedule_of_a_genome_is_drawn_as_it_was_planned(
         prepared=str(ready.bench.prepared.folder),
         base=str(tmp_path / "base.mlir"),
         cache=str(cache_folder() / "objects"),
-        genome={"edits": [], "schedule": json.loads(planned[0].genes)},
+        genome={"edits": [], "schedule": json.loads(planned[0].stored)},
         tuning="",
         threads=1,
         title="toy",
