@@ -58,14 +58,17 @@ def floor(problem: Problem, paging: bool = True) -> Floor:
     return Floor(best[0] + always, problem.ops[-best[1]].name, parts)
 
 
-def smallest(task: Task, lowest: Floor, time_limit_s: float) -> tuple[tuple[Hold, ...], int, bool]:
-    """Genes of the smallest peak found, that peak, and whether no line has a smaller one. The deadline is left out."""
+def smallest(task: Task, lowest: Floor, time_limit_s: float, enough: int) -> tuple[tuple[Hold, ...], int, bool]:
+    """Genes of the smallest peak found, that peak, and whether no line has a smaller one. The deadline is left out.
+
+    A peak of `enough` bytes is made no smaller.
+    """
     problem = task.problem
     allow = [way for way, on in (("remat", task.remat), ("page", task.paging)) if on]
     holds = greedy(problem, lowest.bytes, (), allow)
     steps = decode(problem, holds).steps
     needed = replay(problem, steps).peak_bytes
-    if needed > lowest.bytes:
+    if needed > max(lowest.bytes, enough):
         other = encode(problem, least_memory(task, time_limit_s, lowest.bytes, steps))
         peak = replay(problem, decode(problem, other).steps).peak_bytes
         holds, needed = (other, peak) if peak < needed else (holds, needed)

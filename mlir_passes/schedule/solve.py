@@ -110,6 +110,8 @@ class _Chain:
                 error = self._infeasible(f"; none was found in {self._request.time_limit_s:.0f} s")
             if self._best is None:
                 raise error
+            with self._stage("from the smallest peak"):
+                self._rise()
         return self._solution(self._best)
 
     @contextmanager
@@ -249,12 +251,22 @@ class _Chain:
         if not self._take(holds, name) or (self._best and self._best.overhead > found.overhead * (1 + SAME) + 1e-15):
             self._near = (holds, *self._near)
             starts = ((self._best.holds,) if self._best else ()) + (holds,)
-            mended = evolve(
-                self._problem, self._request.budget_bytes, self._request.deadline_s, starts, 2000,
-                random.Random(self._request.seed), self._allow, self._request.minimise,
-                stop=self._stop(0.1, 0.05),
-            )  # fmt: skip
-            self._take(mended, f"{name}, mended")
+            self._take(self._mended(starts, 0.05), f"{name}, mended")
+
+    def _rise(self) -> None:
+        """From the line of the smallest peak, the only one within the limits, to one that costs less."""
+        try:
+            self._take(self._mended(self._starts(), -inf), "evolution")
+        except KeyboardInterrupt:
+            self._stopped = True
+
+    def _mended(self, starts: Sequence[tuple[Hold, ...]], kept: float) -> tuple[Hold, ...]:
+        """The best holds of a short evolution; kept: as for `_stop`."""
+        request = self._request
+        return evolve(
+            self._problem, request.budget_bytes, request.deadline_s, starts, 2000, random.Random(request.seed),
+            self._allow, request.minimise, stop=self._stop(0.1, kept),
+        )  # fmt: skip
 
     def _certify(self) -> None:
         """A bound from more moments, with a part of the time that is left."""
@@ -319,7 +331,8 @@ class _Chain:
         """Why there is no schedule, unless that of the smallest peak, which is then taken, is one."""
         request = self._request
         lowest = lowest or floor(self._problem, request.paging)
-        holds, needed, exact = smallest(self._task(0.0), lowest, min(20.0, 0.3 * request.time_limit_s))
+        limit_s = min(20.0, 0.3 * request.time_limit_s)
+        holds, needed, exact = smallest(self._task(0.0), lowest, limit_s, request.budget_bytes)
         if needed <= request.budget_bytes:
             self._take(holds, "smallest budget")
         return Infeasible(request.budget_bytes, needed, lowest, exact, why)

@@ -11,10 +11,11 @@ from test_bound import drawn
 
 from mlir_passes.schedule.chart import chart_of
 from mlir_passes.schedule.decode import decode
+from mlir_passes.schedule.greedy import greedy
 from mlir_passes.schedule.infeasible import floor
 from mlir_passes.schedule.overlap import makespan
 from mlir_passes.schedule.problem import START
-from mlir_passes.schedule.solve import Infeasible, Request, solve
+from mlir_passes.schedule.solve import Infeasible, Request, _Chain, solve  # pyright: ignore[reportPrivateUsage]
 from mlir_passes.schedule.steps import ScheduleError, keep_all, replay
 
 
@@ -139,3 +140,20 @@ def test_a_proof_of_the_exact_search_says_of_which_lines() -> None:
     assert best is not None and chart_of(problem, best.steps) is None
     solution = solve(problem, Request(38, minimise="time", paging=False, time_limit_s=2.0))
     assert solution.bound > best.cost and "none after the last" in solution.proven
+
+
+def test_a_line_of_the_smallest_peak_is_only_where_a_search_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that looks for a line is taken away, so that the smallest peak is the first one within the budget."""
+    for stage in ("_find_bound", "_descend", "_evolve_gaps", "_evolve", "_certify"):
+        monkeypatch.setattr(_Chain, stage, lambda self: None)
+    monkeypatch.setattr(_Chain, "_search", lambda self, computations: None)
+    less = 0
+    for seed in range(6):
+        problem = training_problem(random.Random(seed), layers=4)
+        budget = replay(problem, keep_all(problem)).peak_bytes * 4 // 5
+        lowest, allow = floor(problem), ("remat", "page")
+        first = replay(problem, decode(problem, greedy(problem, lowest.bytes, (), allow)).steps)
+        found = solve(problem, Request(budget, time_limit_s=20.0))
+        assert found.usage.peak_bytes <= budget and found.usage.energy_j <= first.energy_j
+        less += found.usage.energy_j < first.energy_j
+    assert less >= 4
