@@ -17,6 +17,7 @@ from mlir_passes.schedule.decode import decode, reordered, to_holds
 from mlir_passes.schedule.evolve import evolve, varied
 from mlir_passes.schedule.genes import Before, Gene, Hold, from_plain, to_plain
 from mlir_passes.schedule.moves import BOTH, REMAT
+from mlir_passes.schedule.order import ordered
 from mlir_passes.schedule.problem import Op, Problem, Tensor
 from mlir_passes.schedule.steps import keep_all, replay
 
@@ -134,11 +135,12 @@ def _region(this: Schedules, genes: Sequence[Gene], rng: random.Random) -> tuple
 
 
 def _again(this: Schedules, genes: Sequence[Gene], rng: random.Random) -> tuple[Gene, ...]:
-    """Solved again from here, for a budget between what it needs now and the least that was found."""
-    moves = _moves(genes)
-    problem = reordered(this.problem, moves)[0]
+    """Solved again from here, for a budget between what it needs now and the least that was found; in an order for that
+    budget, unless it has one."""
     least = min((_peak(this.problem, found) for found in this.found), default=0)
     budget = rng.randint(*sorted((least, _peak(this.problem, genes))))
+    moves = _moves(genes) or ordered(this.problem, budget)[1]
+    problem = reordered(this.problem, moves)[0]
     return (*moves, *evolve(problem, budget, inf, [_holds(genes)], EVALUATIONS, rng, this.allow, "time"))
 
 
