@@ -252,3 +252,17 @@ def test_shipped_prediction_does_what_its_training_predicts():
     expected, _ = jax.jit(shipped.trained_network)(state["params"], x, state["running"])
     scores = jax.jit(shipped.predict)(shipped.folded(state["params"], state["running"]), x)
     np.testing.assert_allclose(scores, expected, rtol=2e-4, atol=2e-4 * float(np.abs(expected).max()))
+
+
+def test_a_training_step_drops_residual_branches_by_their_depth():
+    from workloads.models import mobilenet_predict as shipped
+
+    key = shipped.init(3)["key"]
+    steps = [shipped.branches_kept(key, jnp.float32(t), 500) for t in range(4)]
+    for block in shipped.RESIDUAL:
+        keep = 1 - shipped.DROPPED * (block + 1) / len(shipped.BLOCKS)
+        factors = np.concatenate([np.asarray(kept[block]) for kept in steps])
+        assert set(np.unique(factors)) == {np.float32(0), np.float32(1 / keep)}
+        assert abs(np.mean(factors > 0) - keep) < 0.05  # three deviations of 2,000 draws
+        assert not np.array_equal(steps[0][block], steps[1][block])
+    assert shipped.RESIDUAL == (0, 2, 3, 5, 6, 8, 9)
