@@ -258,7 +258,7 @@ def test_a_training_step_drops_residual_branches_by_their_depth():
     from workloads.models import mobilenet_predict as shipped
 
     key = shipped.init(3)["key"]
-    steps = [shipped.branches_kept(key, jnp.float32(t), 500) for t in range(4)]
+    steps = [shipped.branches_kept(key, np.float32(t), 500) for t in range(4)]
     for block in shipped.RESIDUAL:
         keep = 1 - shipped.DROPPED * (block + 1) / len(shipped.BLOCKS)
         factors = np.concatenate([np.asarray(kept[block]) for kept in steps])
