@@ -82,7 +82,7 @@ def _confirming(
     earlier = load(run.folder) if not again or ids else None
     timed = timed or (earlier is not None and "runtime_s" in earlier.methods)
     this = setup(run.manifest, context, base, workers, timed)
-    found = begin(this, earlier, run.folder)
+    found = begin(this, earlier, run.folder, again)
     if again and ids:
         found = _without(found, [pick(run, name).id for name in ids])
     return Confirming(this, found, _open_pool, lambda new: new.save(run.folder)), records

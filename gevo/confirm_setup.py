@@ -113,22 +113,28 @@ def setup(manifest: Mapping[str, Any], context: Context, base: Record, workers: 
     )
 
 
-def begin(this: Setup, earlier: Confirmation | None, folder: Path) -> Confirmation:
-    """The confirmation to go on with: `earlier` if its figures compare with new ones; raises RunDamaged if not."""
+def begin(this: Setup, earlier: Confirmation | None, folder: Path, again: bool = False) -> Confirmation:
+    """The confirmation to go on with: `earlier` if its figures compare with new ones; if not, a new one where all is
+    to be measured `again`, else raises RunDamaged."""
     methods = {
         **({"runtime_s": _timing_method(this)} if this.timed else {}),
         **({"error": this.method} if this.scored else {}),
     }
-    if earlier is None:
-        return Confirmation(utc_now(), machine(), SPLIT, this.seeds, methods, rows_scored=this.rows[SPLIT])
     here = machine()
-    if earlier.machine["cpu"] != here["cpu"] and this.timed:
+    new = Confirmation(utc_now(), here, SPLIT, this.seeds, methods, rows_scored=this.rows[SPLIT])
+    if earlier is None:
+        return new
+    elsewhere = earlier.machine["cpu"] != here["cpu"] and this.timed
+    other_way = earlier.seeds != this.seeds or dict(earlier.methods) != methods
+    if again and (elsewhere or other_way):
+        return new
+    if elsewhere:
         raise RunDamaged(
             f"it was begun on {earlier.machine['cpu']}, this is {here['cpu']}: their times do not compare",
             folder / FILE,
             "Measure all of it here with --again",
         )
-    if earlier.seeds != this.seeds or dict(earlier.methods) != methods:
+    if other_way:
         raise RunDamaged("it was measured in another way than this gevo does", folder / FILE, "Measure with --again")
     return earlier
 

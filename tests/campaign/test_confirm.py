@@ -351,6 +351,10 @@ def test_another_machine_or_another_way_is_not_mixed_in(this: Setup, whole: Conf
         begin_confirmation(this, elsewhere, Path("run"))
     with pytest.raises(RunDamaged, match="measured in another way"):
         begin_confirmation(this, replace(whole, seeds=(8, 9)), Path("run"))
+    for other in (elsewhere, replace(whole, seeds=(8, 9)), replace(whole, methods={})):
+        new = begin_confirmation(this, other, Path("run"), again=True)
+        assert new.rows == {} and new.seeds == this.seeds and new.machine["cpu"] != "Abacus"
+    assert begin_confirmation(this, whole, Path("run"), again=True) == whole  # of which only some are measured again
 
 
 def test_file_is_read_back_as_it_was_and_damage_is_named(whole: Confirmation, tmp_path: Path) -> None:
