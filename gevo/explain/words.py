@@ -46,6 +46,7 @@ READINGS: tuple[Reading, ...] = (
     Reading(SCALES, "its outputs are {larger}", (), CONTRACTIONS),
     Reading(GIVEN, "{name} learns from something else than its gradient", (GRADIENT, UPDATE)),
     Reading(GIVEN, "{name} gets something else than its update", (NEW,)),
+    Reading(("delete",), "left out for all that follows: {between}", between=True),
     Reading(LEFT_OUT, "no nonlinearity there", (), ("relu",)),
     Reading(LEFT_OUT, "a residual is left out", (), ("residual addition",)),
     Reading(("skip",), "left out for all that follows: {between}", between=True),
@@ -85,7 +86,7 @@ def reading(edit: Edit, names: Names) -> str:
     target = target_of(data)
     role, parameter = names.role(target)
     kind = names.kind(target)
-    between = names.contractions(target, data["instead"]["value"]) if edit.kind == "skip" else []
+    between = _between(data, target, names)
     for one in READINGS:
         if edit.kind not in one.edits or (one.roles and role not in one.roles) or (one.ops and kind not in one.ops):
             continue
@@ -105,6 +106,14 @@ def reading(edit: Edit, names: Names) -> str:
             }
         )
     return ""
+
+
+def _between(data: Mapping[str, Any], target: str, names: Names) -> list[str]:
+    """Contractions that are left out with an op, since what is given instead comes from before them."""
+    given = {"skip": [data.get("instead")], "delete": data.get("instead")}.get(str(data["kind"])) or []
+    found = [name for use in given[:1] for name in names.contractions(target, use["value"])]
+    alone = data["kind"] == "delete" and names.kind(target) in CONTRACTIONS and len(found) == 1
+    return [] if alone else found
 
 
 def target_of(data: Mapping[str, Any]) -> str:

@@ -149,6 +149,8 @@ def test_parameters_updates_and_gradients_are_known_by_name() -> None:
         (BodyScale("op29", "op1#0", 1.5), "a larger learning rate for w2"),
         (Scale("op30#0", 0.99), "w2 shrinks (weight decay) with every step"),
         (Delete("op16", (Use("op15#0"),)), "no nonlinearity there"),
+        (Delete("op16", (Use("arg2"),)), "left out for all that follows: the product with the batch's x and w1"),
+        (Delete("op17", (Use("op16#0"),)), "a layer is left out"),
         (Delete("op27", (Use("op26#0"),)), "w1 learns from something else than its gradient"),
         (Shrink("op17", 2, 0, 2, 2, False), "less work: every 2nd channel or tap is used"),
         (Shrink("op26", 2, 0, 3, 1, True), "a gradient from a part of its terms"),
