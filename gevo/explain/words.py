@@ -110,7 +110,8 @@ def reading(edit: Edit, names: Names) -> str:
 
 def _between(data: Mapping[str, Any], target: str, names: Names) -> list[str]:
     """Contractions that are left out with an op, since what is given instead comes from before them."""
-    given = {"skip": [data.get("instead")], "delete": data.get("instead")}.get(str(data["kind"])) or []
+    instead: Any = data["instead"] if data["kind"] in LEFT_OUT else []
+    given = [instead] if isinstance(instead, Mapping) else list(instead)
     value = target if "#" in target else f"{target}#0"
     found = [name for use in given[:1] for name in names.contractions(value, use["value"])]
     alone = data["kind"] == "delete" and names.kind(target) in CONTRACTIONS and len(found) == 1
