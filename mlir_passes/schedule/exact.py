@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import floor, inf
+from typing import Any
 
 from mlir_passes.schedule.chart import Chart, chart_of, steps_of
 from mlir_passes.schedule.covers import add_covers, add_cuts, hint_covers
@@ -101,9 +103,8 @@ def search(
     library = solver_library()
     solver = _solver(task, time_limit_s)
     solver.parameters.relative_gap_limit = 5e-5
-    status = solver.solve(intervals.model)
+    status, stopped = _answer(solver, intervals.model)
     complete = status in (library.OPTIMAL, library.INFEASIBLE)
-    stopped = not complete and solver.wall_time < 0.9 * time_limit_s
     if status not in (library.OPTIMAL, library.FEASIBLE):
         bound = inf if status == library.INFEASIBLE else 0.0
         return Found(None, inf, bound, complete, stopped, general, limits)
@@ -126,9 +127,24 @@ def least_memory(task: Task, time_limit_s: float, floor_bytes: int, hint: tuple[
     if chart is not None:
         intervals.hint(chart)
     library, solver = solver_library(), _solver(task, time_limit_s)
-    if solver.solve(intervals.model) not in (library.OPTIMAL, library.FEASIBLE):
+    status, stopped = _answer(solver, intervals.model)
+    if stopped:
+        raise KeyboardInterrupt
+    if status not in (library.OPTIMAL, library.FEASIBLE):
         return hint
     return steps_of(problem, intervals.chart(solver.value))
+
+
+def _answer(solver: Any, model: Any) -> tuple[Any, bool]:
+    """The solver's status, and whether Ctrl-C ended it, which CP-SAT would keep to itself: so it runs in a thread."""
+    solver.parameters.catch_sigint_signal = False
+    with ThreadPoolExecutor(1) as pool:
+        status = pool.submit(solver.solve, model)
+        try:
+            return status.result(), False
+        except KeyboardInterrupt:
+            solver.stop_search()
+            return status.result(), True
 
 
 def _solver(task: Task, time_limit_s: float):

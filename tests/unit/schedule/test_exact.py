@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import threading
 from math import inf
+from types import SimpleNamespace
 
 import pytest
 from brute import optimum
 from random_genes import random_holds
-from random_problems import random_problem
+from random_problems import random_problem, training_problem
 from test_bound import drawn
 
 from mlir_passes.schedule.chart import chart_of, steps_of
 from mlir_passes.schedule.decode import decode
-from mlir_passes.schedule.exact import Found, Task, search
+from mlir_passes.schedule.exact import Found, Task, _answer, search  # pyright: ignore[reportPrivateUsage]
 from mlir_passes.schedule.expense import expense
 from mlir_passes.schedule.problem import Problem
-from mlir_passes.schedule.steps import replay
+from mlir_passes.schedule.steps import keep_all, replay
 
 
 def searched(problem: Problem, budget: int, minimise: str = "energy", most: int = 6) -> Found:
@@ -93,3 +97,29 @@ def test_chart_and_back_is_the_same_line_or_a_cheaper_one() -> None:
             before, after = replay(problem, steps), replay(problem, steps_of(problem, chart))
             assert after.energy_j <= before.energy_j + 1e-9 and after.peak_bytes <= before.peak_bytes, seed
     assert charts > 50
+
+
+class Endless:
+    """Solves until it is told to stop."""
+
+    def __init__(self) -> None:
+        self.parameters = SimpleNamespace()
+        self._told = threading.Event()
+
+    def solve(self, model: object) -> str:
+        return "stopped" if self._told.wait(20) else "ended"
+
+    def stop_search(self) -> None:
+        self._told.set()
+
+
+def test_ctrl_c_stops_the_solver_and_is_told() -> None:
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    assert _answer(Endless(), None) == ("stopped", True)
+
+
+@pytest.mark.parametrize("limit_s", [0.0, 0.05, 0.2])
+def test_time_that_is_up_is_no_ctrl_c(limit_s: float) -> None:
+    problem = training_problem(random.Random(1), layers=40)
+    budget = replay(problem, keep_all(problem)).peak_bytes * 2 // 3
+    assert not search(Task(problem, budget, expense(problem, "energy")), None, inf, limit_s).stopped
