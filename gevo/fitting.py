@@ -18,7 +18,6 @@ from mlir_passes.space import Space
 
 KEPT = 20_000  # answers; a search forgets all of them when it has more
 SPACES = 256  # of edited spaces, 0.3 MB each for resnet18
-FEW = 12  # edits up to which a far one is checked after all of them; past it, a few children will be rejected
 _NAME = re.compile(r'"([a-z]+\d+(?:\'\d+)?)[#"]')
 
 
@@ -89,7 +88,7 @@ class Fitting:
 
     def needed(self, edit: Edit, before: Sequence[Edit]) -> list[Edit]:
         """Those of `before` that decide whether `edit` applies, in order."""
-        if edit.far and len(before) <= FEW:
+        if edit.far:
             return list(before)
         wanted = set(self.names(edit))
         found: list[Edit] = []
