@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from fitness.result import Outcome, Result
+from gevo.beginning import load_beginning
 from gevo.config import Budget, CampaignConfig
 from gevo.errors import RunDamaged
 from gevo.objectives import not_finite
@@ -76,6 +77,7 @@ class Campaign:
             self.config.storage,
             limits=run.limits,
             schedules=Schedules.load(run.folder / SCHEDULES) if self.config.schedule else None,
+            beginning=load_beginning(run.folder),
         )
         records = run.records()
         self._energy_method = run.manifest["base"]["energy_j_method"]

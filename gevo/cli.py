@@ -91,6 +91,9 @@ def search(
     page_dir: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Let variants page to files there; default: they may not.")
     ] = None,
+    beginning: Annotated[
+        str, typer.Option("--from", metavar="RUN", help="Begin with the front of an earlier run of the same step.")
+    ] = "",
     seed: Annotated[int, typer.Option(help="Same seed, same search, whatever the number of workers.")] = 0,
     population: Annotated[int, typer.Option(min=4, metavar="N", help="Genomes kept, and asked for a generation.")] = 28,
     name: Annotated[str, typer.Option(help="Name of the run; default: workload and time.")] = "",
@@ -123,10 +126,15 @@ def search(
     schedule genes: which values are given back and computed again, or paged to
     a file with --page-dir. Those never change a result. The search starts from
     a solver's schedules of the base; see `gevo schedule`.
+    \b
+    --from RUN goes on from what another run found, with other objectives, limits
+    or seed: search by modelled energy, which has no noise, while the machine is
+    busy, then by runtime_s when it is quiet. That run stays as it is.
 
     \b
     Example:
       gevo search twofc --for 8h --workers 2 --seed 1 --name night
+      gevo search twofc --for 1h --from night --objectives runtime_s,error
     """
     from gevo.config import CampaignConfig, SearchConfig
     from gevo.machine import cores
@@ -150,6 +158,7 @@ def search(
         storage=_storage(storage),
         schedule=scheduled,
         page_dir=str(_folder(page_dir)) if page_dir is not None else "",
+        beginning=str(_find(beginning, run_dir)) if beginning else "",
     )
     stem = Path(workload.partition(":")[0]).stem
     folder = run_dir / (name or f"{stem}-{datetime.now():%Y%m%d-%H%M%S}")

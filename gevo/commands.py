@@ -29,6 +29,7 @@ from gevo.launch import (
     crowded,
     freeze_choices,
     lay_out,
+    lay_out_beginning,
     lay_out_schedules,
     manifest,
     new_folder,
@@ -68,6 +69,9 @@ def search(config: CampaignConfig, folder: Path, console: Console, confirm: bool
         console.print(f"Preparing {config.workload} in {folder}", highlight=False)
         prepared = lay_out(config, folder)
         config = replace(config, storage=permitted(config.storage, prepared.signature))
+        if config.beginning:
+            began = len(lay_out_beginning(config, folder))
+            console.print(f"Beginning with {began} variants of {config.beginning}", highlight=False)
         tuned = freeze_choices(folder)
         if tuned:
             console.print(f"Kernels are made as tuned where one of {tuned} tuned for this CPU is met", highlight=False)

@@ -78,6 +78,7 @@ class CampaignConfig:
     storage: what variants may store values between kernels in; f32 is the base's.
     schedule: whether calls may run again, and in another order, to need less memory. page_dir: folder of the files that
     variants may page to; "" if they may not page.
+    beginning: folder of the run whose front the search begins with; "" for none.
     """
 
     workload: str
@@ -94,6 +95,7 @@ class CampaignConfig:
     max_error_increase: float | None = None
     schedule: bool = False
     page_dir: str = ""
+    beginning: str = ""
 
     @property
     def measured(self) -> tuple[str, ...]:

@@ -14,9 +14,12 @@ from typing import Any
 from fitness.choices import choices_text
 from fitness.job import Context
 from fitness.result import Result
+from gevo.beginning import FILE as BEGINNING
+from gevo.beginning import write_beginning
 from gevo.config import CampaignConfig
 from gevo.errors import BaseFails, CampaignError, NotFound, RunDamaged, RunExists, Unwritable
 from gevo.files import write_text
+from gevo.genome import Genome
 from gevo.ir_child import in_child
 from gevo.limits import limits, slowest
 from gevo.machine import machine, versions
@@ -24,6 +27,7 @@ from gevo.objectives import bounds, floors, not_finite
 from gevo.record import Record, base_record
 from gevo.scheduling import FILE as SCHEDULES
 from gevo.scheduling import Schedules
+from gevo.store import Run
 from gevo.tuning_store import TuningStore
 from workloads.cache import cache_folder
 from workloads.errors import WorkloadError
@@ -120,6 +124,11 @@ def lay_out_schedules(config: CampaignConfig, context: Context, folder: Path) ->
     return Schedules.load(path)
 
 
+def lay_out_beginning(config: CampaignConfig, folder: Path) -> list[Genome]:
+    """The front that the search begins with, into `folder`."""
+    return write_beginning(Run(Path(config.beginning)), config, _digest(folder / "base.mlir"), folder)
+
+
 def lay_out(config: CampaignConfig, folder: Path) -> PreparedWorkload:
     """Prepare the workload and write base.mlir and space.json into `folder`."""
     prepared = prepare(config.workload)
@@ -143,6 +152,7 @@ def manifest(config: CampaignConfig, context: Context, base: Result, folder: Pat
         "machine": machine(),
         "tuning_sha256": _digest(Path(context.tuning)) if context.tuning else "",
         "schedules_sha256": _digest(folder / SCHEDULES) if config.schedule else "",
+        "beginning_sha256": _digest(folder / BEGINNING) if config.beginning else "",
         "base": base_record(base).to_row(),
         "floors": floors(base, config.measured),
         "bounds": bounds(base, config.measured),
@@ -157,7 +167,7 @@ def reopened(manifest: dict[str, Any], folder: Path) -> Context:
         key = f"{name.partition('.')[0]}_sha256"
         if not (folder / name).is_file() or _digest(folder / name) != manifest[key]:
             raise RunDamaged(f"{name} is missing or was changed since the run began", folder, "Restore it from a copy")
-    for name in (TUNING, SCHEDULES):
+    for name in (TUNING, SCHEDULES, BEGINNING):
         path = folder / name
         frozen = manifest.get(f"{path.stem}_sha256", "")
         if (_digest(path) if path.is_file() else "") != frozen:

@@ -32,8 +32,8 @@ GAIN = 1e-9  # of hypervolume, which is a share of the box: less is rounding
 @dataclass(frozen=True)
 class Proposal:
     """A genome to evaluate, the keys of the genomes that it was made from, and how: "base", "seed:KIND" (a single
-    edit), "seed:schedule", "storage:f16", "crossover", "stack" (edits that were good elsewhere, put together), or
-    MOVE:KIND as "add:delete"; "+" joins what was done in one go."""
+    edit), "seed:schedule", "seed:front" (of an earlier run), "storage:f16", "crossover", "stack" (edits that were good
+    elsewhere, put together), or MOVE:KIND as "add:delete"; "+" joins what was done in one go."""
 
     genome: Genome
     parents: tuple[str, ...] = ()
@@ -65,9 +65,10 @@ class Search:
         storages: Sequence[str] = ("f32",),
         limits: Mapping[str, float] | None = None,
         schedules: Schedules | None = None,
+        beginning: Sequence[Genome] = (),
     ) -> None:
         self._fit, self._config, self._storages = Fitting(space), config, tuple(storages)
-        self._schedules = schedules
+        self._schedules, self._beginning = schedules, tuple(beginning)
         self._objectives, self._floors, self._limits = tuple(objectives), dict(floors), dict(limits or {})
         self._rng = random.Random(seed)
         self._seen: set[str] = set()
@@ -82,7 +83,7 @@ class Search:
 
     def ask(self) -> list[Proposal]:
         """The genomes of this generation: at first the base, the base in each storage and with each schedule that was
-        found, and single edits, then children; [] if none is new."""
+        found, single edits, and those that the search was given; then children; [] if none is new."""
         made = self._seeds() if self.generation == 0 else self._children()
         self._seen |= {p.genome.key for p in made}
         self._asked = {p.genome.key: p for p in made}
@@ -227,6 +228,8 @@ class Search:
         for genome in self._schedules.genomes() if self._schedules else ():
             made.setdefault(genome.key, Proposal(genome, (IDENTITY.key,), "seed:schedule"))
         self._singles(made, self._config.population)
+        for genome in self._beginning:
+            made.setdefault(genome.key, Proposal(genome, (IDENTITY.key,), "seed:front"))
         return list(made.values())
 
     def _singles(self, made: dict[str, Proposal], most: int) -> None:

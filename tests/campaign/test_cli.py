@@ -15,9 +15,11 @@ from synthetic import FakePool, fake_result, make_space
 from fitness.errors import FitnessError
 from fitness.job import Context
 from gevo import cli, launch
-from gevo.errors import Unsupported
+from gevo.beginning import load_beginning
+from gevo.errors import RunDamaged, Unsupported
+from gevo.genome import Genome
 from gevo.scheduling import FILE, Schedules
-from gevo.store import RunWriter
+from gevo.store import Run, RunWriter
 from mlir_passes.schedule.problem import Op, Problem, Tensor
 from workloads.errors import Kind, WorkloadError
 
@@ -102,6 +104,36 @@ def test_search_writes_a_run_and_prints_its_front(gevo: Cli) -> None:
         "base.mlir", "confirmed.json", "lock", "log.jsonl", "manifest.json", "records", "schedules.json", "space.json",
         "state.json",
     ]  # fmt: skip
+
+
+def test_a_search_begins_with_the_front_of_another_and_leaves_it_alone(gevo: Cli, night: Path) -> None:
+    before = {path: path.read_bytes() for path in night.rglob("*") if path.is_file()}
+    code, out, _ = gevo(
+        "search", "digits", "--from", "night", "--generations", "1", "--population", "8", "--storage", "f32",
+        "--objectives", "energy_j,error", "--no-confirm", "--name", "day",
+    )  # fmt: skip
+    front = {
+        Genome.from_json(row["genome"]).edits for row in json.loads(gevo("front", "night", "--json")[1])["records"]
+    }
+    records = Run(Path("runs/day")).records()
+    begun = [r.genome for r in records if r.operator == "seed:front"]
+    given = load_beginning(Path("runs/day"))
+    assert code == 0 and f"Beginning with {len(given)} variants of runs/night" in out
+    assert begun and set(begun) <= set(given) <= {r.genome for r in records}  # some are its own single edits, too
+    assert all(g.storage == "f32" and not g.schedule and g.edits in front for g in given)
+    assert {path: path.read_bytes() for path in night.rglob("*") if path.is_file()} == before
+    (Path("runs/day") / "beginning.json").write_text("[]")
+    with pytest.raises(RunDamaged, match=r"beginning\.json is missing or was changed"):
+        launch.reopened(Run(Path("runs/day")).manifest, Path("runs/day"))
+
+
+def test_a_search_begins_with_no_run_of_another_step(gevo: Cli, night: Path) -> None:
+    manifest = json.loads((night / "manifest.json").read_text())
+    (night / "manifest.json").write_text(json.dumps({**manifest, "base_sha256": "0"}))
+    code, _, err = gevo("search", "digits", "--from", "night", "--name", "day")
+    assert code == 2 and "that run evolved another step, of digits" in err and not Path("runs/day").exists()
+    code, _, err = gevo("search", "digits", "--from", "evening", "--name", "day")
+    assert code == 10 and "unknown run 'evening'; runs there: night" in err
 
 
 def test_resume_uses_up_the_budget_or_adds_to_it(gevo: Cli, night: Path) -> None:

@@ -38,6 +38,16 @@ def test_seeds_are_the_base_and_single_edits() -> None:
     assert all(p.parents == (IDENTITY.key,) for p in seeds[1:])
 
 
+def test_what_a_search_begins_with_comes_beside_the_single_edits_and_is_in_the_population() -> None:
+    rng, space = random.Random(3), make_space()
+    given = [g for g in (random_genome(space, rng, 6) for _ in range(20)) if fake_result(g).ok and g.size > 1][:4]
+    search = Search(space, CONFIG, OBJECTIVES, {}, 1, beginning=[*given, IDENTITY])
+    seeds = search.ask()
+    assert [p.genome for p in seeds if p.operator == "seed:front"] == given and len(seeds) == 12 + len(given)
+    search.tell([(p.genome, fake_result(p.genome)) for p in seeds])
+    assert {m.genome for m in search.population} & set(given)
+
+
 def test_no_genome_is_asked_twice_and_parents_are_known() -> None:
     search = new_search()
     keys: set[str] = set()
