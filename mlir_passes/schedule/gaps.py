@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from mlir_passes.schedule.decode import encode, to_holds
+from mlir_passes.schedule.expense import expense
 from mlir_passes.schedule.genes import Hold
 from mlir_passes.schedule.moves import BOTH, Goal, cut, held, movable
 from mlir_passes.schedule.problem import START, Problem
@@ -19,6 +20,10 @@ CROSSED = 0.6  # share of children of two parents
 EXTRA_MOVES = 1.2  # mean number of changed values after the first
 COPIED = 0.2  # share of changes that copy what is done at one place to a place that looks the same
 LONGEST = 24  # neighbouring gaps copied at most
+REBUILT = 0.1  # share of children that keep some tensors again and let others go
+LOST = 3  # gaps kept again at most
+TRIED = 12  # gaps let go for them at most
+NOISE = 2.0  # factor by which their prices are drawn higher or lower
 FIRST_MOVES = 4  # values changed at most in the first population
 SAID = 4  # of the best individuals, whose holds are compared at the end
 TOLD = 500  # evaluations between two times that better ones are told of
@@ -141,7 +146,8 @@ class Gaps:
 class _Search:
     def __init__(self, problem: Problem, goal: Goal, rng: random.Random, gaps: Gaps) -> None:
         self._problem, self._goal, self._rng, self._gaps = problem, goal, rng, gaps
-        self._once = max(problem.energy_j if goal.minimise == "energy" else problem.time_s, 1e-300)
+        self._costs = expense(problem, goal.minimise)
+        self._once = max(self._costs.once, 1e-300)
         self._looks = [_look(problem, gap) for gap in gaps.all]
         self._alike: dict[_Look, list[int]] = {}
         for number, look in enumerate(self._looks):
@@ -160,24 +166,23 @@ class _Search:
             (KEEP,) * len(self._gaps.all)
         ]
         starts = [self._rated(genome) for genome in dict.fromkeys(genomes)]
-        people, done, told = sorted(starts, key=_rank), len(starts), min(one.rank for one in starts)
-        first, champions, better_at = starts, list[_Individual](), done
+        people, walker, told = sorted(starts, key=_rank), self._gaps.walker, min(one.rank for one in starts)
+        begun = walker.walks - len(starts)
+        done = told_at = better_at = len(starts)
+        first, champions = starts, list[_Individual]()
         while done < evaluations and not stop():
             if len(people) < POPULATION:
                 genome = self._mutated(first[done % len(first)].genome, self._rng.randint(1, FIRST_MOVES))
             else:
-                genome = self._drawn(people)
-                if self._rng.random() < CROSSED:
-                    genome = self._crossed(genome, self._drawn(people))
-                genome = self._mutated(genome, 1 + int(self._rng.expovariate(1 / EXTRA_MOVES)))
-            done += 1
+                genome = self._child(people)
             best = min([*champions, people[0]], key=_rank)
-            if done % TOLD == 0 and best.rank < told:
-                told = best.rank
+            if done - told_at >= TOLD and best.rank < told:
+                told, told_at = best.rank, done
                 on_better(self._holds([best]))
             full, worst = len(people) == POPULATION, people[-1].rank
             limit = self._goal.limit(worst[1] * self._once) if full and not worst[0] else NO_LIMIT
             child = self._rated(genome, limit)
+            done = walker.walks - begun
             if not (full and child.rank >= worst) and all(child.rank != one.rank for one in people):
                 better_at = done if child.rank < people[0].rank else better_at
                 people = sorted([*people, child], key=_rank)[:POPULATION]
@@ -190,6 +195,14 @@ class _Search:
     def _rated(self, genome: Genome, limit: Limit = NO_LIMIT) -> _Individual:
         outside, cost = self._goal.rank(self._gaps.walk(genome, limit=limit))
         return _Individual((outside > 0, cost / self._once + OVER * outside), genome)
+
+    def _child(self, people: list[_Individual]) -> Genome:
+        genome = self._drawn(people)
+        if self._rng.random() < CROSSED:
+            genome = self._crossed(genome, self._drawn(people))
+        if self._rng.random() < REBUILT:
+            return self._rebuilt(genome)
+        return self._mutated(genome, 1 + int(self._rng.expovariate(1 / EXTRA_MOVES)))
 
     def _drawn(self, people: list[_Individual]) -> Genome:
         return min(self._rng.sample(people, RIVALS), key=lambda one: one.rank).genome
@@ -213,6 +226,46 @@ class _Search:
         looks, most = self._looks, min(self._rng.randint(1, LONGEST), len(genome) - max(source, target))
         same = next((i for i in range(most) if looks[source + i] != looks[target + i]), most)
         genome[target : target + same] = genome[source : source + same]
+
+    def _rebuilt(self, parent: Genome) -> Genome:
+        """Keeps some tensors again, dear ones rather, and lets cheap ones go at the peaks until it fits: ruin and
+        recreate (Schrimpf et al. 2000), for exchanges of one dear tensor for several cheap ones."""
+        genome = list(parent)
+        gone = [number for number, value in enumerate(genome) if value != KEEP]
+        if not gone:
+            return parent
+        weights = [self._price(number, genome[number]) ** 0.5 for number in gone]
+        lost = set(self._rng.choices(gone, weights, k=self._rng.randint(1, LOST)) if any(weights) else gone[:1])
+        for number in lost:
+            genome[number] = KEEP
+        for _ in range(TRIED):
+            walk = self._gaps.walk(tuple(genome))
+            cuts = self._cuts(genome, walk.peak_stage, lost) if self._goal.rank(walk)[0] > 0 else ()
+            if not cuts:
+                break
+            _, number, value = min(cuts)
+            genome[number] = value
+        return tuple(genome)
+
+    def _cuts(self, genome: Sequence[int], stage: int, lost: Collection[int]) -> list[tuple[float, int, int]]:
+        """What may be let go in a stage, with prices a byte as drawn, but not what was just kept again."""
+        return [
+            (
+                self._price(number, value) * self._rng.uniform(1 / NOISE, NOISE) / max(self._looks[number][0], 1),
+                number,
+                value,
+            )
+            for number, gap in enumerate(self._gaps.all)
+            if genome[number] == KEEP and number not in lost and gap.first < stage < gap.last
+            for value in gap.values[1:]
+        ]
+
+    def _price(self, number: int, value: int) -> float:
+        """What it costs at least to let a tensor go."""
+        tensor = self._gaps.all[number].tensor
+        if value in PAGED:
+            return self._costs.out[tensor] + self._costs.into[tensor]
+        return self._costs.compute[self._problem.tensors[tensor].maker]
 
     def _holds(self, people: Sequence[_Individual]) -> tuple[Hold, ...]:
         """The best of their holds, which now and then say a little less than values of gaps."""

@@ -30,7 +30,7 @@ IN_STAGES = "exact search, each op at most once in a stage, in order, and none a
 SAME = 1e-4  # relative difference of overheads that counts as none: what the exact search leaves open
 SMALL = 120  # ops up to which a closer bound is quick
 LARGE = 300  # ops from which on every stage must be content with less
-GAP_EVALUATIONS = 60_000  # at most
+GAP_EVALUATIONS = 80_000  # at most
 MOST_COMPUTATIONS = 8  # of an op, where the limit of the exact search is raised
 
 

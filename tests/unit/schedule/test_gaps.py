@@ -10,9 +10,11 @@ from brute import optimum, smallest_budget
 from random_problems import random_problem, training_problem
 
 from mlir_passes.schedule.decode import decode, encode
+from mlir_passes.schedule.exact import Task, search
+from mlir_passes.schedule.expense import expense
 from mlir_passes.schedule.gaps import AGAIN_STAY, KEEP, PAGE, PAGE_STAY, Gaps, evolve_gaps
 from mlir_passes.schedule.genes import Hold
-from mlir_passes.schedule.problem import Problem
+from mlir_passes.schedule.problem import Op, Problem, Tensor
 from mlir_passes.schedule.steps import Kind, keep_all, replay
 from mlir_passes.schedule.walk import Limit
 
@@ -83,6 +85,35 @@ def test_it_reaches_most_optima_of_small_problems_from_nothing() -> None:
         assert usage.peak_bytes > budget or usage.energy_j >= best.cost
         exact += usage.peak_bytes <= budget and usage.energy_j == best.cost
     assert exact >= 10
+
+
+def knapsack(rng: random.Random, count: int) -> Problem:
+    """Tensors that all meet in the middle of the line, each as dear to let go as drawn, whatever becomes of others."""
+    sizes = [rng.randint(2, 9) for _ in range(count)]
+    costs = [float(rng.randint(1, 40)) for _ in range(count)]
+    readers = range(2 * count - 1, count - 1, -1)
+    held = [
+        Tensor(f"t{i}", sizes[i], i, (readers[i],), out_j=costs[i], in_j=costs[i] / 2) for i in range(count)
+    ]  # fmt: skip
+    final = [Tensor(f"d{i}", 0, count + i, (), final=True) for i in range(count)]
+    forward = [Op(f"f{i}", (), (i,), costs[i], costs[i]) for i in range(count)]
+    backward = [Op(f"b{i}", (count - 1 - i,), (count + i,), 1.0, 1.0) for i in range(count)]
+    return Problem((*forward, *backward), (*held, *final))
+
+
+def test_one_dear_tensor_is_exchanged_for_several_cheap_ones() -> None:
+    optimal = 0
+    for seed in range(8):
+        rng = random.Random(seed)
+        problem = knapsack(rng, 24)
+        budget = 7 * sum(t.bytes for t in problem.tensors) // 10
+        costs = expense(problem, "energy")
+        best = search(Task(problem, budget, costs), None, math.inf, 30.0, 3, 1)
+        holds = evolve_gaps(problem, budget, math.inf, (), 4000, rng)
+        overhead = replay(problem, decode(problem, holds).steps, budget).energy_j - costs.once
+        assert best.complete and overhead >= best.overhead * (1 - 1e-4)
+        optimal += overhead <= best.overhead * (1 + 1e-4)
+    assert optimal >= 6  # without exchanges two of eight
 
 
 def test_it_tells_of_better_ones_and_finds_the_same_for_the_same_seed() -> None:
