@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress_bar import ProgressBar
@@ -14,28 +13,20 @@ from gevo.ticker import Ticker
 from gevo.units import span
 
 
-class ConfirmView:
+class ConfirmView(Ticker):
     """Shows progress when it is called, and often enough; entered around the measuring."""
 
     def __init__(self, console: Console) -> None:
-        self._ticker, self._start = Ticker(console), time.monotonic()
-
-    def __enter__(self) -> ConfirmView:
-        self._ticker.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ticker.stop()
+        super().__init__(console)
+        self._start = time.monotonic()
 
     def __call__(self, progress: Progress) -> None:
-        if not self._ticker.due:
+        if not self.due:
             return
         text = line(progress, time.monotonic() - self._start)
         row = Table.grid(padding=(0, 1))
         row.add_row(ProgressBar(total=progress.planned, completed=progress.done, width=30), text)
-        self._ticker.show(text, row)
+        self.show(text, row)
 
 
 def line(progress: Progress, elapsed_s: float) -> str:

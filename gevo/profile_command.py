@@ -31,14 +31,12 @@ def profile(page_dir: Path | None, console: Console, samples: Sequence[Sample] =
             ticker.show(f"part {done} of {parts}: {name}")
 
     console.print("Measuring this machine on one thread. Ctrl-C stops it and keeps nothing of it", highlight=False)
-    ticker.start()
     try:
-        device = measure_device(folder, on_part, samples)
+        with ticker:
+            device = measure_device(folder, on_part, samples)
     except KeyboardInterrupt:
         console.print("Stopped; nothing was kept", highlight=False)
         return INTERRUPTED
-    finally:
-        ticker.stop()
     path = device_file(cache_folder(), device.cpu)
     _keep(path, device)
     for table in (kernel_table(device), page_table(device)):

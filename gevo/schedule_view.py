@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from types import TracebackType
 
 from rich.console import Console
 from rich.table import Table
@@ -14,32 +13,23 @@ from gevo.ticker import Ticker
 from gevo.units import joules, seconds, size, span
 
 
-class ScheduleView:
+class ScheduleView(Ticker):
     """One line that changes in place on a terminal, a line a stage elsewhere; entered around the solving."""
 
     def __init__(self, console: Console, limit_s: float = math.inf) -> None:
-        self._ticker, self._limit_s = Ticker(console), limit_s
-        self._begun = time.monotonic()
+        super().__init__(console)
+        self._limit_s, self._begun = limit_s, time.monotonic()
         self._stage = ""
         self.doing = ""  # what all stages are for, such as a budget of a curve
-
-    def __enter__(self) -> ScheduleView:
-        self._ticker.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ticker.stop()
 
     def __call__(self, stage: str) -> None:
         """Show a stage: when it begins, and now and then while it goes on. Its name ends at a colon."""
         name = f"{self.doing} {stage.partition(':')[0]}"
-        if name != self._stage or self._ticker.due:
+        if name != self._stage or self.due:
             self._stage = name
             limit = f" of at most {span(self._limit_s)}" if math.isfinite(self._limit_s) else ""
             doing = f"{self.doing} | " if self.doing else ""
-            self._ticker.show(f"{doing}{stage} | {span(time.monotonic() - self._begun)}{limit}")
+            self.show(f"{doing}{stage} | {span(time.monotonic() - self._begun)}{limit}")
 
 
 def table(found: Scheduled) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Self
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -13,7 +14,7 @@ LINE_EVERY_S = 10.0
 
 
 class Ticker:
-    """To be started and stopped around the work. No thread of its own draws: children are forked meanwhile."""
+    """To be entered around the work. No thread of its own draws: children are forked meanwhile."""
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
@@ -29,11 +30,12 @@ class Ticker:
         self._next = time.monotonic() + self._every_s
         return True
 
-    def start(self) -> None:
+    def __enter__(self) -> Self:
         if self._live:
             self._live.start()
+        return self
 
-    def stop(self) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self._live:
             self._live.stop()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from types import TracebackType
 
 from rich.console import Console
 from rich.table import Table
@@ -17,25 +16,16 @@ from gevo.units import seconds, span
 from mlir_passes.kernels.choice import BLAS, DEFAULT, Choice
 
 
-class TuneView:
+class TuneView(Ticker):
     """One line that changes in place on a terminal, a line now and then elsewhere; entered around the tuning."""
 
     def __init__(self, console: Console, kernels: Sequence[Target], budget_s: float) -> None:
-        self._ticker = Ticker(console)
+        super().__init__(console)
         self._kernels, self._end = kernels, time.monotonic() + budget_s if budget_s else math.inf
 
-    def __enter__(self) -> TuneView:
-        self._ticker.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ticker.stop()
-
     def __call__(self, done: Try) -> None:
-        if self._ticker.due:
-            self._ticker.show(self._line(done))
+        if self.due:
+            self.show(self._line(done))
 
     def row(self, row: TuningRow) -> None:
         """Say what was found for a kernel."""
@@ -43,7 +33,7 @@ class TuneView:
         if row.failed:
             text += f", {row.failed} failed"
         more = "" if row.finished else "; not all was tried"
-        self._ticker.say(f"{row.family} {row.loops}: {text}, {row.tried} tried{more}")
+        self.say(f"{row.family} {row.loops}: {text}, {row.tried} tried{more}")
 
     def _line(self, done: Try) -> str:
         number = next(i for i, target in enumerate(self._kernels, 1) if target.hash == done.target.hash)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from types import TracebackType
 
 from rich.console import Console
 
@@ -15,29 +14,22 @@ from gevo.units import span
 _BAR = 24
 
 
-class ExplainView:
+class ExplainView(Ticker):
     """Entered around the measuring; called with the lab after every evaluation."""
 
     def __init__(self, console: Console, deadline: float = math.inf) -> None:
-        self._ticker, self._deadline = Ticker(console), deadline
-        self._begun = time.monotonic()
+        super().__init__(console)
+        self._deadline, self._begun = deadline, time.monotonic()
         self._stage = ""
-
-    def __enter__(self) -> ExplainView:
-        self._ticker.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._ticker.stop()
 
     def stage(self, text: str) -> None:
         """Say what is measured from now on."""
         self._stage = text
 
     def __call__(self, lab: Lab) -> None:
-        if not self._ticker.due:
+        if not self.due:
             return
-        self._ticker.show(line(self._stage, lab.evaluated, lab.left, time.monotonic() - self._begun, self._deadline))
+        self.show(line(self._stage, lab.evaluated, lab.left, time.monotonic() - self._begun, self._deadline))
 
 
 def line(stage: str, done: int, left: int, spent_s: float, deadline: float = math.inf) -> str:
