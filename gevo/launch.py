@@ -15,15 +15,17 @@ from fitness.choices import choices_text
 from fitness.job import Context
 from fitness.result import Result
 from gevo.beginning import FILE as BEGINNING
-from gevo.beginning import write_beginning
+from gevo.beginning import save_beginning
 from gevo.config import CampaignConfig
 from gevo.errors import BaseFails, CampaignError, NotFound, RunDamaged, RunExists, Unwritable
 from gevo.files import write_text
+from gevo.front import front
 from gevo.genome import Genome
 from gevo.ir_child import in_child
 from gevo.limits import limits, slowest
 from gevo.machine import machine, versions
 from gevo.objectives import bounds, floors, not_finite
+from gevo.pick import best_first
 from gevo.record import Record, base_record
 from gevo.scheduling import FILE as SCHEDULES
 from gevo.scheduling import Schedules
@@ -125,8 +127,24 @@ def lay_out_schedules(config: CampaignConfig, context: Context, folder: Path) ->
 
 
 def lay_out_beginning(config: CampaignConfig, folder: Path) -> list[Genome]:
-    """The front that the search begins with, into `folder`."""
-    return write_beginning(Run(Path(config.beginning)), config, _digest(folder / "base.mlir"), folder)
+    """Genomes of the front of the run that the search begins with, into `folder`: as many as a population, those that
+    span the front first.
+
+    It is the front as that search knew it: what was confirmed would bring held-out data into this one. Storage and
+    schedules that `config` does not permit are taken off. Raises CampaignError if that run edited another base.
+    """
+    earlier = Run(Path(config.beginning))
+    was, where = earlier.manifest, f"--from {config.beginning}"
+    if was["base_sha256"] != _digest(folder / "base.mlir"):
+        todo = "Name a run of the same step, begun by this version of gevo"
+        raise CampaignError(f"that run evolved another step, of {was['config']['workload']}", where, todo)
+    found = front(earlier.records(), was["config"]["objectives"], was["floors"], limits=earlier.limits)
+    if found is None:
+        raise CampaignError("that run has no valid record yet", where, "Let it go on for a while")
+    chosen = [r.genome for r in best_first(found) if not r.is_base][: config.search.population]
+    genomes = list(dict.fromkeys(_as_permitted(genome, config) for genome in chosen))
+    save_beginning(genomes, folder)
+    return genomes
 
 
 def lay_out(config: CampaignConfig, folder: Path) -> PreparedWorkload:
@@ -202,6 +220,11 @@ def runs_in(run_dir: Path) -> list[Path]:
     """Folders of the runs in `run_dir`, the newest last."""
     found = [p.parent for p in run_dir.glob("*/manifest.json")]
     return sorted(found, key=lambda p: (p / "manifest.json").stat().st_mtime)
+
+
+def _as_permitted(genome: Genome, config: CampaignConfig) -> Genome:
+    storage = genome.storage if genome.storage in config.storage else "f32"
+    return replace(genome, storage=storage, schedule=genome.schedule if config.schedule else ())
 
 
 def _digest(path: Path) -> str:

@@ -113,7 +113,8 @@ def test_a_search_begins_with_the_front_of_another_and_leaves_it_alone(gevo: Cli
         "--objectives", "energy_j,error", "--no-confirm", "--name", "day",
     )  # fmt: skip
     front = {
-        Genome.from_json(row["genome"]).edits for row in json.loads(gevo("front", "night", "--json")[1])["records"]
+        Genome.from_json(row["genome"]).edits
+        for row in json.loads(gevo("front", "night", "--json", "--all")[1])["records"]
     }
     records = Run(Path("runs/day")).records()
     begun = [r.genome for r in records if r.operator == "seed:front"]
