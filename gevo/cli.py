@@ -210,7 +210,7 @@ def kernels(
       gevo kernels twofc
       gevo kernels lenet --time --plot lenet.svg
     """
-    _commands().show_kernels(workload, time, plot, as_json, _console())
+    _inspection().show_kernels(workload, time, plot, as_json, _console())
 
 
 @app.command()
@@ -385,8 +385,8 @@ def status(
       gevo status night
     """
     if not run:
-        return _commands().list_runs(run_dir, _console())
-    return _commands().status(_find(run, run_dir), _console())
+        return _inspection().list_runs(run_dir, _console())
+    return _inspection().status(_find(run, run_dir), _console())
 
 
 @app.command()
@@ -447,7 +447,7 @@ def front(
     Example:
       gevo front night --plot front.png
     """
-    _commands().show_front(_find(run, run_dir), as_json, plot, _console(), everything)
+    _inspection().show_front(_find(run, run_dir), as_json, plot, _console(), everything)
 
 
 @app.command()
@@ -469,7 +469,7 @@ def show(
       gevo show night r0042 --rerun
       gevo show night smallest --plot schedule.png
     """
-    _commands().show(_find(run, run_dir), record, rerun, plot, _console())
+    _inspection().show(_find(run, run_dir), record, rerun, plot, _console())
 
 
 @app.command()
@@ -511,7 +511,7 @@ def explain(
     if not operators and not record:
         raise CampaignError("no record", "explain", "Give its id, such as r0042 or fastest, or --operators")
     if operators:
-        return _commands().explain_operators(_find(run, run_dir), as_json, _console())
+        return _inspection().explain_operators(_find(run, run_dir), as_json, _console())
     return _commands().explain(_find(run, run_dir), record, seconds, rounds, page, as_json, _console())
 
 
@@ -546,7 +546,7 @@ def workloads() -> None:
     Example:
       gevo workloads
     """
-    _commands().workloads(_console())
+    _inspection().workloads(_console())
 
 
 @app.command()
@@ -557,7 +557,7 @@ def doctor(run_dir: RUN_DIR = Path("runs")) -> int:
     Example:
       gevo doctor
     """
-    return _commands().doctor(run_dir, _console())
+    return _inspection().doctor(run_dir, _console())
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -583,6 +583,12 @@ def _commands() -> Any:
     from gevo import commands
 
     return commands
+
+
+def _inspection() -> Any:
+    from gevo import inspection
+
+    return inspection
 
 
 def _console() -> Console:

@@ -1,28 +1,25 @@
-"""What each command does once its options are read: wires workload, store, search and evaluators."""
+"""What the commands that measure or write do once their options are read: they wire workload, store, search and
+evaluators."""
 
 from __future__ import annotations
 
-import json
 import signal
-from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
 
 from fitness.job import Context
-from fitness.result import Result
 from gevo import confirmed
 from gevo.campaign import Campaign, Ending
 from gevo.config import Budget, CampaignConfig
-from gevo.confirm_table import WIDE, print_confirmed, sentence
+from gevo.confirm_table import sentence
 from gevo.errors import INTERRUPTED, RunLocked
-from gevo.front import front, methods_text, plot, table
+from gevo.inspection import show_front
 from gevo.launch import (
     base_result,
     context_for,
@@ -35,25 +32,19 @@ from gevo.launch import (
     new_folder,
     permitted,
     reopened,
-    runs_in,
+    run_name,
 )
-from gevo.limits import limits_text
 from gevo.lock import WriterLock
 from gevo.machine import cores
 from gevo.pick import pick
-from gevo.progress import outcomes_text, view_for
-from gevo.record import Record, versus
-from gevo.scheduling import found_text, gene_text
+from gevo.progress import view_for
+from gevo.scheduling import found_text
 from gevo.store import Run, RunWriter
-from gevo.tally import Tally
-from gevo.units import joules, size, span
 from gevo.units import seconds as seconds_text
-from mlir_passes.schedule.genes import from_plain
+from gevo.units import span
 
 if TYPE_CHECKING:
     from gevo.schedule_options import Options
-
-RUNS = Path("runs")  # where runs are, unless --run-dir says otherwise
 
 
 def search(config: CampaignConfig, folder: Path, console: Console, confirm: bool = True) -> int:
@@ -123,7 +114,7 @@ def tune(what: str, folder: Path | None, seconds: float, seed: int, again: bool,
                 view.row(row)
     except KeyboardInterrupt:
         console.print(table(kernels, store.rows()), highlight=False)
-        again_text = what if folder is None else f"{_name(folder)} {what}"
+        again_text = what if folder is None else f"{run_name(folder)} {what}"
         console.print(f"Stopped. Go on with: gevo tune {again_text}", highlight=False)
         return INTERRUPTED
     console.print(table(kernels, store.rows()), highlight=False)
@@ -193,7 +184,7 @@ def resume(folder: Path, more: Budget, workers: int | None, console: Console, co
             budget = more.after(spent)
         elif budget.reached(spent):
             console.print(
-                f"The budget of this run is spent ({budget.text}). Add to it: gevo resume {_name(folder)} --for 1h"
+                f"The budget of this run is spent ({budget.text}). Add to it: gevo resume {run_name(folder)} --for 1h"
             )
             return 0
         context = reopened(run.manifest, folder)
@@ -201,48 +192,6 @@ def resume(folder: Path, more: Budget, workers: int | None, console: Console, co
         with Pool(context, workers or config.workers, base_result(run.manifest)) as pool:
             ending = _run(Campaign(run, writer, pool), budget, console)
         return _end(ending, folder, context if confirm else None, workers or config.workers, console)
-
-
-def status(folder: Path, console: Console) -> None:
-    """Print what the run has found so far and whether it is running."""
-    run = Run(folder)
-    config = CampaignConfig.from_json(run.manifest["config"])
-    tally = Tally(config.objectives, config.budget, config.search.population, run.limits, run.manifest["floors"])
-    tally.load(run.records())
-    spent, writer = run.spent(), run.writer()
-    tally.generation = spent.generations
-    more = "" if config.budget.reached(spent) else f"; go on: gevo resume {_name(folder)}"
-    lines = {
-        "run": f"{folder}, begun {run.manifest['created']}",
-        "workload": config.workload,
-        "now": f"running, process {writer}" if writer else f"not running{more}",
-        "budget": config.budget.text,
-        **({"limits": limits_text(run.limits)} if run.limits else {}),
-        "spent": f"{span(tally.elapsed_s)}, {tally.records} evaluations, {tally.generation} generations",
-        "outcomes": outcomes_text(tally),
-        "confirmed": _confirmed_text(folder),
-        "known programs": f"{tally.answered} variants were answered by their fingerprint",
-        **{f"best {name}": f"{versus(r, tally.base, name)}, {r.id}" for name, r in tally.best.items()},
-    }
-    _print_pairs(lines, console)
-
-
-def _confirmed_text(folder: Path) -> str:
-    """How many records of a run have which verdict."""
-    known = confirmed.load(folder)
-    verdicts = Counter(str(row.verdict) for row in known.rows.values() if row.verdict) if known is not None else {}
-    told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
-    return told or f"nothing; measure the front again: gevo confirm {_name(folder)}"
-
-
-def list_runs(run_dir: Path, console: Console) -> None:
-    """Print the runs in a folder, the newest last."""
-    shown = Table("run", "workload", "evaluations", "state", box=None)
-    for folder in runs_in(run_dir):
-        run = Run(folder)
-        state = f"running, process {run.writer()}" if run.writer() else "not running"
-        shown.add_row(folder.name, run.manifest["config"]["workload"], str(len(run.records())), state)
-    console.print(shown if shown.row_count else f"No runs in {run_dir}. Start one: gevo search digits --for 1m")
 
 
 def confirm(
@@ -268,109 +217,10 @@ def confirm(
         try:
             confirm_command.confirm(run, context, ids, count, again, workers or config.workers, console, timed)
         except KeyboardInterrupt:
-            console.print(f"Stopped. Go on with: gevo confirm {_name(folder)}", highlight=False)
+            console.print(f"Stopped. Go on with: gevo confirm {run_name(folder)}", highlight=False)
             return INTERRUPTED
     show_front(folder, as_json=False, picture=None, console=console)
     return 0
-
-
-def show_front(folder: Path, as_json: bool, picture: Path | None, console: Console, everything: bool = False) -> None:
-    """Print the front as a table or JSON; draw it too if `picture` is given. everything: also what does not hold."""
-    run = Run(folder)
-    config, found = run.manifest["config"], confirmed.load(folder)
-    found = front(run.records(), config["objectives"], run.manifest["floors"], found, everything, run.limits)
-    if found is None:
-        console.print("No valid record yet")
-        return
-    if picture is not None:
-        plot(found, picture, f"{folder.name}: {run.manifest['config']['workload']}")
-        console.print(f"Wrote {picture}", highlight=False)
-    if as_json:
-        print(json.dumps(found.to_json(), indent=1, allow_nan=False))
-        return
-    console.print(table(found, folder.name, wide=console.width >= WIDE))
-    console.print(f"How measured: {methods_text(found)}", highlight=False, style="dim")
-    print_confirmed(found, _name(folder), console)
-
-
-def show_kernels(workload: str, time: bool, picture: Path | None, as_json: bool, console: Console) -> None:
-    """Print the kernels of a workload's step as a table or JSON; draw them too if `picture` is given."""
-    from gevo.kernels import caption, step_kernels
-    from gevo.kernels import table as kernels_table
-    from gevo.kernels_plot import check_file
-    from gevo.kernels_plot import plot as plot_kernels
-
-    if picture is not None:
-        check_file(picture)
-    found = step_kernels(workload, time)
-    if picture is not None:
-        plot_kernels(found, picture)
-    if as_json:
-        print(json.dumps(found.to_json(), indent=1, allow_nan=False))
-        return
-    console.print(kernels_table(found), highlight=False)
-    console.print(caption(found), highlight=False, style="dim")
-    if picture is not None:
-        console.print(f"Wrote {picture}", highlight=False)
-
-
-def show(folder: Path, identifier: str, rerun: bool, picture: Path | None, console: Console) -> None:
-    """Print one record; with `rerun`, evaluate it again beside it; draw its schedule too if `picture` is given."""
-    run = Run(folder)
-    record = pick(run, identifier)
-    if picture is not None:
-        _draw_schedule(run, record, picture)
-    base = next((r for r in run.records() if r.is_base), None)
-    result = record.result
-    _print_pairs(
-        {
-            "record": f"{record.id}, generation {record.generation}, key {record.key}",
-            "parents": ", ".join(record.parents) or "none",
-            "outcome": f"{result.outcome}" + (f" in {result.stage}" if result.stage else ""),
-            **({"over a limit": run.over(record)} if result.ok and run.over(record) else {}),
-            **({"detail": result.detail} if result.detail else {}),
-            **({"answered by": result.answered_by} if result.answered_by else {}),
-            "stages": ", ".join(f"{name} {seconds:.3f} s" for name, seconds in result.stage_s.items()) or "none",
-            "kernels": f"{result.cache_hits} from the cache, {result.cache_misses} compiled",
-            **({"storage": f"{record.genome.storage} between kernels"} if record.genome.storage != "f32" else {}),
-            **({"paged": size(result.paged_bytes)} if result.paged_bytes else {}),
-            **{f"gene {n}": gene_text(gene) for n, gene in enumerate(from_plain(record.genome.schedule), 1)},
-            **{f"edit {n}": _edit_text(edit.to_json()) for n, edit in enumerate(record.genome.edits, 1)},
-        },
-        console,
-    )
-    known = confirmed.load(folder)
-    row = known.of(record) if known is not None else None
-    if row is not None:
-        console.print(f"Measured again: {sentence(row)}", highlight=False, soft_wrap=True)
-    again = _again(run, record) if rerun else None
-    console.print(_measures(record, base, again))
-    if again is not None and not again.ok:
-        console.print(f"Now: {again.outcome} in {again.stage}: {again.detail}", highlight=False)
-    if picture is not None:
-        console.print(f"Wrote {picture}", highlight=False, soft_wrap=True)
-
-
-def _draw_schedule(run: Run, record: Record, picture: Path) -> None:
-    from gevo.ir_child import in_child
-    from gevo.kernels_plot import check_file
-
-    check_file(picture)
-    context = reopened(run.manifest, run.folder)
-    energy = record.result.objectives.get("energy_j")
-    told = f", {joules(energy.value)} by {energy.method}" if energy is not None else ""
-    in_child(
-        "draw_schedule",
-        prepared=context.prepared,
-        base=context.base,
-        cache=context.cache,
-        genome=record.genome.to_json(),
-        tuning=context.tuning,
-        threads=context.threads,
-        title=f"{run.manifest['config']['workload']}, {record.id} of {run.folder.name}{told}",
-        budget_bytes=int(run.limits.get("peak_bytes", 0)),
-        to=str(picture.absolute()),
-    )
 
 
 def explain(
@@ -384,23 +234,8 @@ def explain(
         with _term_as_interrupt():
             explain(run, reopened(run.manifest, folder), identifier, seconds, rounds, page, as_json, console)
     except KeyboardInterrupt:
-        console.print(f"Stopped. Go on with: gevo explain {_name(folder)} {identifier}", highlight=False)
+        console.print(f"Stopped. Go on with: gevo explain {run_name(folder)} {identifier}", highlight=False)
         return INTERRUPTED
-    return 0
-
-
-def explain_operators(folder: Path, as_json: bool, console: Console) -> int:
-    """Print which kinds of edits paid in a run, from its records; returns the exit code."""
-    from gevo.explain.operators import kinds, operators, table
-
-    run = Run(folder)
-    given = run.records(), run.manifest["config"]["objectives"], run.manifest["floors"]
-    found = {"operators": operators(*given), "kinds": kinds(*given)}
-    if as_json:
-        print(json.dumps({n: [row.to_json() for row in rows] for n, rows in found.items()}, indent=1, allow_nan=False))
-        return 0
-    console.print(table(found["operators"], f"Operators of {folder.name}"))
-    console.print(table(found["kinds"], f"Kinds of edits of {folder.name}, by any operator"))
     return 0
 
 
@@ -416,33 +251,13 @@ def export(folder: Path, identifier: str, to: Path, retuned: bool, console: Cons
     if row is not None and row.bad:
         console.print(f"Warning: {record.id} does not hold: {sentence(row)}", style="yellow", soft_wrap=True)
     elif row is None and not record.is_base:
-        text = f"{record.id} was measured by the search alone. To confirm it: gevo confirm {_name(folder)} {record.id}"
+        text = (
+            f"{record.id} was measured by the search alone. To confirm it: gevo confirm {run_name(folder)} {record.id}"
+        )
         console.print(text, highlight=False, soft_wrap=True)
     threads = f", threads={context.threads}" if context.threads > 1 else ""
     name = PreparedWorkload.load(Path(context.prepared)).signature.entry
     console.print(f"Wrote {to}. Use it with: {name} = gevo.load({str(to)!r}{threads})", highlight=False, soft_wrap=True)
-
-
-def workloads(console: Console) -> None:
-    from workloads.catalog import ABOUT, FORMS, NAMED
-
-    shown = Table("workload", "what it is", box=None)
-    for name in NAMED:
-        shown.add_row(name, ABOUT[name])
-    console.print(shown)
-    console.print(f"{FORMS}.", highlight=False)
-
-
-def doctor(run_dir: Path, console: Console) -> int:
-    """Print what works here; 1 if something is missing that every search needs."""
-    from gevo.doctor import State, examine
-
-    shown = Table("what", "state", "found", "to do", box=None)
-    findings = examine(run_dir)
-    for finding in findings:
-        shown.add_row(finding.name, str(finding.state), finding.found, finding.todo)
-    console.print(shown)
-    return int(any(f.state is State.MISSING for f in findings))
 
 
 def _run(campaign: Campaign, budget: Budget, console: Console) -> Ending:
@@ -468,7 +283,7 @@ def _end(ending: Ending, folder: Path, context: Context | None, workers: int, co
             stopped = True
     show_front(folder, as_json=False, picture=None, console=console)
     if ending is Ending.INTERRUPTED:
-        console.print(f"Go on with: gevo resume {_name(folder)}", highlight=False)
+        console.print(f"Go on with: gevo resume {run_name(folder)}", highlight=False)
     return INTERRUPTED if stopped else 0
 
 
@@ -476,11 +291,6 @@ def _warn_if_crowded(workers: int, threads: int, console: Console) -> None:
     found = crowded(workers, threads, cores())
     if found:
         console.print(f"Warning: {found}", highlight=False, style="yellow")
-
-
-def _name(folder: Path) -> str:
-    """What to call the run on a command line: its name suffices in the default folder."""
-    return folder.name if folder.parent == RUNS else str(folder)
 
 
 @contextmanager
@@ -495,37 +305,3 @@ def _term_as_interrupt() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _again(run: Run, record: Record) -> Result:
-    from fitness.pool import Pool
-
-    context: Context = reopened(run.manifest, run.folder)
-    with Pool(context, 1, base_result(run.manifest)) as pool:
-        return pool.evaluate([record.genome.to_json()], {})[0]
-
-
-def _measures(record: Record, base: Record | None, again: Result | None) -> Table:
-    shown = Table("objective", "value", "spread", "method", box=None)
-    if again is not None:
-        shown.add_column("now")
-    for name, measure in record.result.objectives.items():
-        cells = [name, versus(record, base, name), f"{measure.spread:.3g}", measure.method]
-        if again is not None:
-            cells.append(versus(replace(record, result=again), base, name) if again.ok else "-")
-        shown.add_row(*cells)
-    return shown
-
-
-def _edit_text(edit: dict[str, Any]) -> str:
-    fields = ", ".join(f"{name}={json.dumps(value)}" for name, value in edit.items() if name != "kind")
-    return f"{edit['kind']} {fields}"
-
-
-def _print_pairs(pairs: dict[str, str], console: Console) -> None:
-    shown = Table(box=None, show_header=False, pad_edge=False)
-    shown.add_column(style="dim", no_wrap=True)
-    shown.add_column(overflow="fold")
-    for name, text in pairs.items():
-        shown.add_row(name, text)
-    console.print(shown, highlight=False)

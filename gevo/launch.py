@@ -36,6 +36,7 @@ from workloads.errors import WorkloadError
 from workloads.prepare import prepare
 from workloads.workload import PreparedWorkload, Signature
 
+RUNS = Path("runs")  # where runs are, unless --run-dir says otherwise
 TUNING = "tuning.json"  # the choices of kernels, frozen with the rest
 
 
@@ -214,6 +215,11 @@ def find_run(name: str, run_dir: Path) -> Path:
             return folder
     known = ", ".join(p.name for p in runs_in(run_dir)) or "none"
     raise NotFound(f"unknown run {name!r}; runs there: {known}", run_dir, "Start one with `gevo search`")
+
+
+def run_name(folder: Path) -> str:
+    """What to call a run on a command line: its name suffices in the default folder."""
+    return folder.name if folder.parent == RUNS else str(folder)
 
 
 def runs_in(run_dir: Path) -> list[Path]:

@@ -52,7 +52,8 @@ def gevo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.setattr("gevo.commands.lay_out", lay_out)
     monkeypatch.setattr("gevo.commands.lay_out_schedules", lay_out_schedules)
     monkeypatch.setattr("gevo.commands.context_for", lambda config, prepared, folder: context)
-    monkeypatch.setattr("gevo.commands.reopened", lambda manifest, folder: context)
+    for module in ("commands", "inspection"):
+        monkeypatch.setattr(f"gevo.{module}.reopened", lambda manifest, folder: context)
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setenv("GEVO_CACHE", str(tmp_path / "cache"))  # the user's has a database of tuned kernels
     monkeypatch.chdir(tmp_path)
