@@ -6,6 +6,7 @@ these, they take half of the work out of the layers before, which no removal of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,8 +96,8 @@ def _read_in_place(op: Any) -> bool:
         reader = use.owner.operation
         if reader.name != "linalg.generic" or use.operand_number >= len(reader.operands) - 1:
             return False
-        read = indexing_map(reader, use.operand_number)
-        if any(isinstance(read.results[dim], ir.AffineDimExpr) for dim in cut):
+        read, sizes = indexing_map(reader, use.operand_number), loop_sizes(reader)
+        if any(_counts(read.results[dim], sizes) for dim in cut):
             return False
     for use in uses:
         reader, number = use.owner.operation, use.operand_number
@@ -110,6 +111,13 @@ def _read_in_place(op: Any) -> bool:
         reader.attributes["indexing_maps"] = ir.ArrayAttr.get(maps, op.context)
     op.erase()
     return True
+
+
+def _counts(expression: Any, sizes: Sequence[int]) -> bool:
+    """Whether it is one loop by itself, or will be without the loops that run once: the operand says its trip count."""
+    form = linear(expression)
+    loops = [] if form is None else [loop for loop in form[0] if sizes[loop] > 1] or list(form[0])
+    return form is not None and form[1] == 0 and [form[0][loop] for loop in loops] == [1]
 
 
 def _made_smaller(op: Any, taken: Slice) -> tuple[Any, list[Any]] | None:

@@ -91,6 +91,24 @@ def test_random_crops_of_padded_convolutions_are_right(seed: int):
     check(step, step.map(lambda e: e + 1.0, cut(step, made, rng)), *others)
 
 
+@pytest.mark.parametrize("taken", [(0, 1), (1, 1), (1, 2)])
+def test_a_window_of_which_a_part_is_left_reads_a_smaller_image(taken: tuple[int, int]):
+    """Before it a convolution by 1 x 1, whose loops of one trip go: then its image says how many places there are."""
+    offset, count = taken
+    step = Step()
+    x = step.argument(floats(ROWS, SIDE, SIDE, CHANNELS, seed=1))
+    w, k = step.argument(floats(1, 1, CHANNELS, HIDDEN, seed=2)), step.argument(floats(3, 3, HIDDEN, seed=3))
+    image, sizes = "d0, d1 + d4, d2 + d5", (ROWS, SIDE, SIDE, HIDDEN)
+    maps = (f"{image}, d6", "d4, d5, d6, d3", "d0, d1, d2, d3")
+    named = "linalg.conv_2d_nhwc_hwcf {dilations = dense<1> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>}"
+    wide = step.product(x, w, (*sizes, 1, 1, CHANNELS), "pppprrr", maps, named)
+    padded = step.pad(step.map(lambda e: e.maximum(0.0), wide), (0, 1, 1, 0), (0, 1, 1, 0))
+    padded = step.slice(padded, (0, 0, offset, 0), (ROWS, SIDE + 2, SIDE - 1 + count, HIDDEN), (1, 1, 1, 1))
+    part = step.slice(k, (0, offset, 0), (3, count, HIDDEN), (1, 1, 1))
+    maps = (f"{image}, d3", "d4, d5, d3", "d0, d1, d2, d3")
+    check(step, step.product(padded, part, (*sizes, 3, count), "pppprr", maps))
+
+
 def test_values_that_are_also_read_whole_or_otherwise_are_made_whole():
     step = Step()
     x, w = step.argument(floats(6, 8, seed=1)), step.argument(floats(8, 12, seed=2))
