@@ -159,7 +159,7 @@ def _fold_moves(block: Any) -> None:
                 new = list(maps)
                 new[number] = _composed(indexing_map(source, 0), maps[number])
                 new = _turned(new, iterators(op), sizes)
-                if not _covers(new):
+                if not (_covers(new) and _whole(new[number], source.operands[0], sizes)):
                     break
                 maps = new
                 op.operands[number] = source.operands[0]
@@ -177,6 +177,13 @@ def _covers(maps: list[Any]) -> bool:
     """Whether every loop is a dimension of some operand by itself, as linalg wants it to know its trip count."""
     alone = {e.position for m in maps for e in m.results if isinstance(e, ir.AffineDimExpr)}
     return alone == set(range(maps[0].n_dims))
+
+
+def _whole(map_: ir.AffineMap, operand: Any, sizes: list[int]) -> bool:
+    """Whether each dimension that a loop indexes alone is as long as it: linalg takes the trip count from there."""
+    shape = ir.RankedTensorType(operand.type).shape
+    alone = ((size, e) for size, e in zip(shape, map_.results, strict=True) if isinstance(e, ir.AffineDimExpr))
+    return all(size == sizes[e.position] for size, e in alone)
 
 
 def _turned(maps: list[Any], kinds: str, sizes: list[int]) -> list[Any]:

@@ -109,6 +109,22 @@ def test_a_window_of_which_a_part_is_left_reads_a_smaller_image(taken: tuple[int
     check(step, step.product(padded, part, (*sizes, 3, count), "pppprr", maps))
 
 
+@pytest.mark.parametrize("offset", [0, 1])
+def test_a_part_of_reversed_weights_is_read_as_that_part(offset: int):
+    """The gradient of an image, of whose window two rows of three are left."""
+    step = Step()
+    g, k = (
+        step.argument(floats(ROWS, SIDE, SIDE, CHANNELS, seed=1)),
+        step.argument(floats(3, 3, HIDDEN, CHANNELS, seed=2)),
+    )
+    turned = step.map(lambda e: e, (k, "2 - d0, 2 - d1, d2, d3"), shape=k.shape)
+    padded = step.pad(g, (0, 1, 1, 0), (0, 1, 1, 0))
+    part = step.slice(turned, (offset, 0, 0, 0), (2, 3, HIDDEN, CHANNELS), (1, 1, 1, 1))
+    rows = step.slice(padded, (0, offset, 0, 0), (ROWS, SIDE + 1, SIDE + 2, CHANNELS), (1, 1, 1, 1))
+    maps = ("d0, d1 + d4, d2 + d5, d6", "d4, d5, d3, d6", "d0, d1, d2, d3")
+    check(step, step.product(rows, part, (ROWS, SIDE, SIDE, HIDDEN, 2, 3, CHANNELS), "pppprrr", maps))
+
+
 def test_values_that_are_also_read_whole_or_otherwise_are_made_whole():
     step = Step()
     x, w = step.argument(floats(6, 8, seed=1)), step.argument(floats(8, 12, seed=2))
