@@ -12,7 +12,7 @@ from mlir.dialects import linalg
 
 from mlir_passes.affine import linear
 from mlir_passes.edits.loops import spelled
-from mlir_passes.ir_tools import operations, producer, set_site, site_of, tensor_type
+from mlir_passes.ir_tools import captured, operations, producer, set_site, site_of, tensor_type
 from mlir_passes.space import Activation, Inner, Parameter, Space, SpaceOp, TensorType
 
 _FREE = ("arith.constant", "linalg.fill")  # kernels make these for themselves, see `partition.is_helper`
@@ -65,6 +65,7 @@ def describe(block: Any, n_state: int, state_names: Sequence[str], storage: Sequ
             if op.name != "tensor.empty":
                 _add_type(types, name, result)
         editable = bool(results) and all(r in types for r in results)
+        body = _body(op, names)
         described.append(
             SpaceOp(
                 site=site,
@@ -75,7 +76,8 @@ def describe(block: Any, n_state: int, state_names: Sequence[str], storage: Sequ
                 editable=editable,
                 where=_where(op),
                 **_loops(op),
-                body=_body(op, names),
+                body=body,
+                within=() if body else tuple(names[v] for v in captured(op) if v in names),
             )
         )
     returns = tuple(names[v] for v in ops[-1].operands)

@@ -55,8 +55,9 @@ class SpaceOp:
     came from ("model.py:17"), "" where the frontend does not know.
 
     A linalg op has loops ("ppr": two parallel ones, one reduction) and their sizes; with a reduction among them, the
-    maps through which it reads and writes its operands (see `edits.loops`); a linalg.generic has its body. An operand
-    that an edit resized, cut or scaled for this op alone is named after its value: "arg3|16x4", see `source`."""
+    maps through which it reads and writes its operands (see `edits.loops`); a linalg.generic has its body, other ops
+    with regions what they read of the step `within` these. An operand that an edit resized, cut or scaled for this op
+    alone is named after its value: "arg3|16x4", see `source`."""
 
     site: str
     name: str
@@ -69,6 +70,7 @@ class SpaceOp:
     sizes: tuple[int, ...] = ()
     maps: tuple[str, ...] = ()
     body: tuple[Inner, ...] = ()
+    within: tuple[str, ...] = ()
 
     @property
     def volume(self) -> int:
@@ -211,7 +213,8 @@ class Space:
             if not any(source(name) in names for name in (*op.operands, *captures(op))):
                 return op
             body = tuple(replace(i, operands=tuple(names.get(n, n) for n in i.operands)) for i in op.body)
-            return replace(op, operands=tuple(map(new, op.operands)), body=body)
+            within = tuple(names.get(name, name) for name in op.within)
+            return replace(op, operands=tuple(map(new, op.operands)), body=body, within=within)
 
         end = len(self.ops) if until is None else until
         ops = tuple(read(op) if after < index < end else op for index, op in enumerate(self.ops))
@@ -280,7 +283,8 @@ def part(value: str, type_: TensorType) -> str:
 
 def captures(op: SpaceOp) -> list[str]:
     """Values of the step that the body of `op` reads."""
-    return [name for inner in op.body for name in inner.operands if name[:1] not in ("a", "b") or name[:3] == "arg"]
+    read = [name for inner in op.body for name in inner.operands if name[:1] not in ("a", "b") or name[:3] == "arg"]
+    return [*read, *op.within]
 
 
 def _lines(value: Any) -> str:

@@ -6,13 +6,16 @@ import itertools
 import random
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_steps import numbered
 
 from mlir_passes.canonical import write_base
 from mlir_passes.edits import plausible
+from mlir_passes.edits.base import Use
 from mlir_passes.edits.loops import Linear, Run, part_of, read_map, spelled
+from mlir_passes.edits.move import Move
 from mlir_passes.space import Space, TensorType, captures, part, source
 
 SIZES = (3, 4, 5)
@@ -113,6 +116,39 @@ func.func @step(%x: tensor<4xf32>) -> tensor<4xf32> {
     constant = next(op for op in space.ops if op.name == "arith.constant")
     assert captures(space.ops[-1]) == [constant.results[0]]
     assert (space.ops[-1].site, -1) in space.users[constant.results[0]]
+
+
+@pytest.mark.parametrize("text", [
+    """  %r = tensor.pad %x low[0] high[2] {
+  ^bb0(%i: index):
+    tensor.yield %made : f32
+  } : tensor<4xf32> to tensor<6xf32>""",
+    """  %e = tensor.empty() : tensor<6xf32>
+  %c = arith.constant true
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]}
+      outs(%e : tensor<6xf32>) {
+  ^bb0(%o: f32):
+    %b = scf.if %c -> (f32) {
+      scf.yield %made : f32
+    } else {
+      scf.yield %o : f32
+    }
+    linalg.yield %b : f32
+  } -> tensor<6xf32>""",
+])  # fmt: skip
+def test_an_op_is_not_moved_before_what_its_regions_read(text: str):
+    _, space = numbered(f"""func.func @step(%x: tensor<4xf32>, %s: tensor<f32>) -> (tensor<4xf32>, tensor<6xf32>) {{
+  %y = math.tanh %x : tensor<4xf32>
+  %made = tensor.extract %s[] : tensor<f32>
+{text}
+  return %y, %r : tensor<4xf32>, tensor<6xf32>
+}}""")
+    made = next(op for op in space.ops if op.name == "tensor.extract")
+    reader = space.ops[-1]
+    assert made.results[0] in captures(reader) and (reader.site, -1) in space.users[made.results[0]]
+    use = Use("arg0", "pad", 0.0)
+    places = [Move(reader.site, op.site, tuple((slot, use) for slot in reader.slots)) for op in space.ops[:-1]]
+    assert [place.applies(space) for place in places] == [op.name == "tensor.empty" for op in space.ops[:-1]]
 
 
 def test_part_of_a_value_is_named_after_it():
