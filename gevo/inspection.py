@@ -19,6 +19,7 @@ from gevo.confirm_table import WIDE, print_confirmed, sentence
 from gevo.front import front, methods_text, plot, table
 from gevo.launch import base_result, reopened, run_name, runs_in
 from gevo.limits import limits_text
+from gevo.pairs import print_pairs
 from gevo.pick import pick
 from gevo.progress import outcomes_text
 from gevo.record import Record, versus
@@ -50,7 +51,7 @@ def status(folder: Path, console: Console) -> None:
         "known programs": f"{tally.answered} variants were answered by their fingerprint",
         **{f"best {name}": f"{versus(r, tally.base, name)}, {r.id}" for name, r in tally.best.items()},
     }
-    _print_pairs(lines, console)
+    print_pairs(lines, console)
 
 
 def _confirmed_text(folder: Path) -> str:
@@ -119,7 +120,7 @@ def show(folder: Path, identifier: str, rerun: bool, picture: Path | None, conso
         _draw_schedule(run, record, picture)
     base = next((r for r in run.records() if r.is_base), None)
     result = record.result
-    _print_pairs(
+    print_pairs(
         {
             "record": f"{record.id}, generation {record.generation}, key {record.key}",
             "parents": ", ".join(record.parents) or "none",
@@ -230,12 +231,3 @@ def _measures(record: Record, base: Record | None, again: Result | None) -> Tabl
 def _edit_text(edit: dict[str, Any]) -> str:
     fields = ", ".join(f"{name}={json.dumps(value)}" for name, value in edit.items() if name != "kind")
     return f"{edit['kind']} {fields}"
-
-
-def _print_pairs(pairs: dict[str, str], console: Console) -> None:
-    shown = Table(box=None, show_header=False, pad_edge=False)
-    shown.add_column(style="dim", no_wrap=True)
-    shown.add_column(overflow="fold")
-    for name, text in pairs.items():
-        shown.add_row(name, text)
-    console.print(shown, highlight=False)

@@ -6,12 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from fitness.program import save_program
 from gevo import schedule_curve, schedule_plot, schedule_run, schedule_view
 from gevo.errors import INTERRUPTED, CampaignError
 from gevo.machine import machine
+from gevo.pairs import print_pairs
 from gevo.schedule_drawn import names
 from gevo.schedule_fit import scheduled
 from gevo.schedule_options import Options, check, request_of
@@ -72,16 +72,7 @@ def _axis_text(found: Scheduled) -> str:
 
 def show(found: Scheduled, console: Console) -> None:
     console.print(schedule_view.table(found), highlight=False)
-    _print_pairs(schedule_view.lines(found), console)
-
-
-def _print_pairs(pairs: dict[str, str], console: Console) -> None:
-    shown = Table(box=None, show_header=False, pad_edge=False)
-    shown.add_column(style="dim", no_wrap=True)
-    shown.add_column(overflow="fold")
-    for name, text in pairs.items():
-        shown.add_row(name, text)
-    console.print(shown, highlight=False)
+    print_pairs(schedule_view.lines(found), console)
 
 
 def _save(folder: Path, ready: Ready, found: Scheduled, program: Program) -> None:
@@ -113,7 +104,7 @@ def _save(folder: Path, ready: Ready, found: Scheduled, program: Program) -> Non
 def _run(ready: Ready, found: Scheduled, program: Program, options: Options, console: Console) -> int:
     """Run it beside all kept and print what came of it; 1 if it is not what was planned."""
     ran = schedule_run.run(ready.bench.prepared, program, ready.base, options.run, options.page_dir)
-    _print_pairs(schedule_run.lines(ran, found), console)
+    print_pairs(schedule_run.lines(ran, found), console)
     right = not ran.differs and ran.peak_bytes == found.peak_bytes and ran.paged_bytes <= found.paged_bytes
     return 0 if right else 1
 

@@ -249,16 +249,14 @@ class _Search:
 
     def _cuts(self, genome: Sequence[int], stage: int, lost: Collection[int]) -> list[tuple[float, int, int]]:
         """What may be let go in a stage, with prices a byte as drawn, but not what was just kept again."""
-        return [
-            (
-                self._price(number, value) * self._rng.uniform(1 / NOISE, NOISE) / max(self._looks[number][0], 1),
-                number,
-                value,
-            )
-            for number, gap in enumerate(self._gaps.all)
-            if genome[number] == KEEP and number not in lost and gap.first < stage < gap.last
-            for value in gap.values[1:]
-        ]
+        cuts: list[tuple[float, int, int]] = []
+        for number, gap in enumerate(self._gaps.all):
+            if genome[number] == KEEP and number not in lost and gap.first < stage < gap.last:
+                size = max(self._looks[number][0], 1)
+                for value in gap.values[1:]:
+                    price = self._price(number, value) * self._rng.uniform(1 / NOISE, NOISE) / size
+                    cuts.append((price, number, value))
+        return cuts
 
     def _price(self, number: int, value: int) -> float:
         """What it costs at least to let a tensor go."""
