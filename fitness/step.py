@@ -89,8 +89,8 @@ def holds(view: Array, given: Array) -> bool:
     """Whether elements of `given` are the same numbers in the type of `view`."""
     if given.dtype == view.dtype:
         return True
-    inexact = given.dtype.kind in "iu" and view.dtype.kind == "f" and given.itemsize >= view.itemsize  # int64 to float64
-    return np.can_cast(given.dtype, view.dtype, "safe") and not inexact
+    rounds = given.dtype.kind in "iu" and view.dtype.kind == "f" and given.itemsize >= view.itemsize  # int64 to float64
+    return np.can_cast(given.dtype, view.dtype, "safe") and not rounds
 
 
 def _type(array: Array) -> str:
