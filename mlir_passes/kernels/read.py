@@ -31,6 +31,7 @@ from mlir_passes.kernels.nest import (
     Total,
 )
 from mlir_passes.linalg_ops import loop_sizes
+from mlir_passes.space import TensorType
 
 _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape")
 _SKIPPED = ("tensor.empty", "arith.constant", "func.return", "bufferization.to_tensor", *_VIEWS)
@@ -106,7 +107,8 @@ class _Reader:
         return self._nest
 
     def _check(self) -> None:
-        temporary = sum(4 * a.size for a in self._nest.arrays.values() if a.argument < 0 and not a.constant)
+        own = (a for a in self._nest.arrays.values() if a.argument < 0 and not a.constant)
+        temporary = sum(TensorType((a.size,), a.element).bytes for a in own)
         if temporary > _MOST_TEMPORARY:
             raise NotCovered("temporaries too large for the stack")
         written = {s.access.array for p in self._nest.phases for s in p.stores}
