@@ -7,10 +7,12 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import dtype_steps
 import jax
 import ml_dtypes
 import numpy as np
 import pytest
+from dtype_steps import NAMES
 
 from fitness.cpu import CpuRunner
 from fitness.program import load_step, save_program
@@ -18,8 +20,6 @@ from fitness.quality import finite
 from fitness.typed import typed
 from mlir_passes.objects import ObjectCache
 from mlir_passes.pipeline import compile_text
-from tests import dtype_steps
-from tests.dtype_steps import NAMES
 from workloads import PreparedWorkload, Workload, prepare
 from workloads.frontends.user_code import load_workload
 
