@@ -51,6 +51,7 @@ _IN_F32 = (  # arithmetic on f16 and bf16, for which LLVM calls a library that i
 
 _EMITTED_TO_LLVM = (
     "convert-scf-to-cf,convert-vector-to-llvm{reassociate-fp-reductions=true},convert-math-to-llvm,"
+    "convert-math-to-libm,"
     "convert-arith-to-llvm,convert-index-to-llvm,finalize-memref-to-llvm,"
     "convert-func-to-llvm{use-bare-ptr-memref-call-conv=true},convert-cf-to-llvm,reconcile-unrealized-casts"
 )

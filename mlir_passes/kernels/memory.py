@@ -115,7 +115,7 @@ class Memory(Scopes):
             code.line(f"{made} = memref.load {memory}[{place}] : {kind}")
         elif stride == 1:
             type_ = vector(held, piece.lanes)
-            if piece.partial and self._arrays[array].element in NARROW:
+            if piece.partial and held in ("i8", "i16", "f16"):
                 made = self._read_parts(load.access.array, place, piece)
             elif piece.partial:
                 zero = code.constant("0.0" if held[0] in "fb" else "0", type_)
@@ -132,7 +132,7 @@ class Memory(Scopes):
         return self._unpacked(made, load, piece.lanes)
 
     def _read_parts(self, array: str, place: str, piece: Piece) -> str:
-        """A partial vector in powers of two: no x86 before AVX-512 has masked loads of 16 bits."""
+        """A partial vector in powers of two: no x86 before AVX-512 has masked loads of 8 or 16 bits."""
         code, memory, kind = self._code, self._memory[array], self._type(array)
         held = in_memory(self._arrays[array].element)
         whole = vector(held, piece.lanes)
