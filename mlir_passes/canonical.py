@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mlir import ir
 
+from mlir_passes.empty import fold_empty
 from mlir_passes.errors import PassError, UnsupportedOp
 from mlir_passes.ir_tools import (
     attribute_names,
@@ -23,6 +24,7 @@ from mlir_passes.ir_tools import (
     verify,
     walk,
 )
+from mlir_passes.rests import crop_rests
 from mlir_passes.sites import describe, number
 
 ALLOWED = ("func", "linalg", "tensor", "arith", "math", "scf")
@@ -30,7 +32,8 @@ ELEMENTS = ("f16", "bf16", "f32", "f64", "i1", "i8", "i16", "i32", "i64", "index
 FOREIGN = ("jax.", "mhlo.", "tf.")
 CLEAN = "canonicalize,cse"
 _LINALG = "func.func(convert-elementwise-to-linalg)"
-CANONICAL = f"inline,symbol-dce,{_LINALG},{CLEAN},func.func(linalg-fold-unit-extent-dims,{CLEAN})"
+_INLINED = f"inline,symbol-dce,{_LINALG},{CLEAN}"
+_FOLDED = f"func.func(linalg-fold-unit-extent-dims,{CLEAN})"
 
 _ADVICE = {
     "stablehlo": "The frontend could not lower it; rewrite that part of the step with other operations",
@@ -46,7 +49,11 @@ def canonicalise(text: str, entry: str, context: ir.Context) -> ir.Module:
     module = _parse(text, context)
     _strip_foreign_attributes(module)
     _hide_others(module, entry)
-    run_passes(module, CANONICAL, "canonicalise")
+    run_passes(module, _INLINED, "canonicalise")
+    block = body(function(module, entry))
+    fold_empty(block)
+    crop_rests(block)
+    run_passes(module, _FOLDED, "canonicalise")
     check(module, entry)
     return module
 

@@ -106,6 +106,7 @@ class _Reader:
         ):
             self._nest.phases.append(Phase(tuple(loops), tuple(reductions), tuple(stores)))
         self._check()
+        self._drop_empty()
         return self._nest
 
     def _check(self) -> None:
@@ -117,6 +118,15 @@ class _Reader:
         wanted = {name for names in self._targets.values() for name in names}
         if written & set(self._nest.arguments) != wanted:
             raise NotCovered("an output that nothing writes")
+
+    def _drop_empty(self) -> None:
+        """Leave out the phases that make nothing; a sum of nothing is for plain loops."""
+        nest = self._nest
+        if any(not nest.sizes[loop] for phase in nest.phases for loop in nest.reduced(phase)):
+            raise NotCovered("a reduction over no elements")
+        nest.phases = [p for p in nest.phases if all(nest.sizes[loop] for loop in (*nest.rows, *p.loops))]
+        if not nest.phases:
+            nest.rows = ()
 
     # arguments, constants, fills
 
@@ -334,11 +344,12 @@ class _Reader:
             self._made(result, total, out, -1 if row_value else phase)
 
     def _start(self, value: Any, form: Sequence[Linear], phase: int) -> int:
-        """What a reduction starts from; where nothing wrote that, any value may be taken: 0."""
-        if self._is_storage(value):
-            element = str(ir.RankedTensorType(value.type).element_type)
-            return self._nest.add(Constant("0.0" if element[0] in "fb" else "0", element))
+        """What a reduction starts from."""
         return self._element(value, form, phase)
+
+    def _any(self, element: str) -> int:
+        """What stands where nothing was written: any value may be taken."""
+        return self._nest.add(Constant("0.0" if element[0] in "fb" else "0", element))
 
     def _split(self, body_node: int, carried: int) -> tuple[str, int]:
         """combiner and term of a body that is combiner(carried, term)."""
@@ -370,6 +381,8 @@ class _Reader:
         shape = ir.RankedTensorType(value.type).shape
         element = str(ir.RankedTensorType(value.type).element_type)
         made = self._values.get(value)
+        if made is None and self._is_storage(value):
+            return self._any(element)
         if made is None:
             if value not in self._arrays or self._is_output(self._arrays[value]):
                 raise NotCovered("a tensor that nothing wrote")
