@@ -14,6 +14,7 @@ from mlir import ir
 from mlir_passes.affine import linear
 from mlir_passes.ir_tools import attribute_names, body, is_block_argument, iterators, operations, producer, tensor_type
 from mlir_passes.kernels.forms import condition, cuts, domain, kept_dimensions, shared_rows, slice_of
+from mlir_passes.kernels.halves import Halves
 from mlir_passes.kernels.narrow import NARROW
 from mlir_passes.kernels.nest import (
     Access,
@@ -31,6 +32,7 @@ from mlir_passes.kernels.nest import (
     Total,
 )
 from mlir_passes.linalg_ops import loop_sizes
+from mlir_passes.space import TensorType
 
 _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape")
 _SKIPPED = ("tensor.empty", "arith.constant", "func.return", "bufferization.to_tensor", *_VIEWS)
@@ -66,6 +68,7 @@ def read(func_op: Any) -> Nest:
 class _Reader:
     def __init__(self, func_op: Any) -> None:
         self._nest = Nest()
+        self._halves = Halves(self._nest)
         self._ops = operations(body(func_op))
         self._values: dict[Any, _Value] = {}
         self._stored: dict[Any, str] = {}  # tensors of the kernel that stand in an array
@@ -107,7 +110,8 @@ class _Reader:
         return self._nest
 
     def _check(self) -> None:
-        temporary = sum(4 * a.size for a in self._nest.arrays.values() if a.argument < 0 and not a.constant)
+        own = (a for a in self._nest.arrays.values() if a.argument < 0 and not a.constant)
+        temporary = sum(TensorType((a.size,), a.element).bytes for a in own)
         if temporary > _MOST_TEMPORARY:
             raise NotCovered("temporaries too large for the stack")
         written = {s.access.array for p in self._nest.phases for s in p.stores}
@@ -315,9 +319,9 @@ class _Reader:
         if set(out) != set(loops) - set(reduced):
             raise NotCovered("a reduction whose result leaves out a parallel loop")
         form: list[Linear] = [({loop: 1}, 0, {}) for loop in out]
-        starts = [self._start(op.operands[inputs + i], form, phase) for i in range(len(arguments))]
+        starts = [self._halves.wide(self._start(op.operands[inputs + i], form, phase)) for i in range(len(arguments))]
         for number, argument in enumerate(arguments):
-            element = str(argument.type)
+            element = "f32" if str(argument.type) in NARROW else str(argument.type)
             self._nest.reductions.append(Reduction(reduced, starts[number], -1, element))
             scalars[argument] = self._nest.add(Carried(first + number, element))
         self._body(block, scalars, loops, phase)
@@ -325,7 +329,7 @@ class _Reader:
         for number, (result, value) in enumerate(zip(op.results, yielded, strict=True)):
             carried = self._nest.nodes[scalars[arguments[number]]]
             assert isinstance(carried, Carried)
-            node = self._scalar(value, scalars, loops)
+            node = self._halves.wide(self._scalar(value, scalars, loops))
             combiner, term = self._split(node, scalars[arguments[number]])
             index = first + number
             self._nest.reductions[index] = replace(
@@ -333,6 +337,8 @@ class _Reader:
             )
             self._phase_reductions[phase].append(index)
             total = self._nest.add(Total(index, carried.element))
+            if str(value.type) in NARROW:
+                total = self._halves.rounded(total, str(value.type))
             inner = [loop for loop in out if loop not in self._nest.rows]
             row_value = bool(self._nest.rows) and not inner
             self._made(result, total, out, -1 if row_value else phase)
@@ -503,11 +509,7 @@ class _Reader:
         raise NotCovered(f"a scalar from {op.name}")
 
     def _applied(self, op: Any, operands: Sequence[int]) -> int:
-        """An op on nodes; what is widened where it is read is a load of the wide type."""
-        element, source = str(op.results[0].type), self._nest.nodes[operands[0]] if operands else None
-        if op.name == "arith.extf" and isinstance(source, Load) and source.element in NARROW and element == "f32":
-            return self._nest.add(replace(source, element=element))
-        return self._nest.add(Apply(op.name, tuple(operands), _attributes(op), element))
+        return self._halves.applied(op, operands, _attributes(op))
 
     def _linear(self, number: int) -> Linear:
         """An index node as a linear form of loops and of nodes."""
