@@ -39,6 +39,7 @@ def apply_fixes(module: Any, where: Callable[[Any], str]) -> list[Definition]:
 
     where: the place in the user's file that an op is from.
     """
+    make_casts_exact(module)
     definitions: list[Definition] = []
     own = {ir.StringAttr(op.attributes["sym_name"]).value for op in walk(module, "func.func")}
     for kind, describe in BECOME_CALLS.items():
@@ -53,7 +54,6 @@ def apply_fixes(module: Any, where: Callable[[Any], str]) -> list[Definition]:
     for name, rewrite in REWRITES.items():
         for op in walk(module, f"stablehlo.{name}"):
             rewrite(op)
-    make_casts_exact(module)
     return definitions
 
 
@@ -82,6 +82,12 @@ def _replace_by_call(module: Any, op: Any, name: str) -> None:
 def drop_barrier(op: Any) -> None:
     """optimization_barrier -> its operands: what may be recomputed is the search's choice, not the frontend's."""
     replace(op, op.operands)
+
+
+def drop_reduction_of_nothing(op: Any) -> None:
+    """reduce over no dimensions -> its operands: the initial value is what changes nothing."""
+    if not len(ir.DenseI64ArrayAttr(op.attributes["dimensions"])):
+        replace(op, list(op.operands)[: len(op.results)])
 
 
 def rewrite_while(op: Any) -> None:
@@ -126,6 +132,7 @@ def rewrite_case(op: Any) -> None:
 
 REWRITES: dict[str, Callable[[Any], None]] = {
     "optimization_barrier": drop_barrier,
+    "reduce": drop_reduction_of_nothing,
     "while": rewrite_while,
     "case": rewrite_case,
 }
@@ -149,68 +156,54 @@ def describe_scatter(module: Any, op: Any, name: str, where: str) -> Definition:
         raise WorkloadError("a scatter of several arrays at once is not supported", where, "Scatter one at a time")
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
     operand, indices, updates = op.operands
-    return Definition(
-        name,
-        scatter_text(
-            Scatter(
-                name=name,
-                operand=shape(operand),
-                indices=shape(indices),
-                updates=shape(updates),
-                element=element(operand),
-                index_element=element(indices),
-                unsigned=is_unsigned(operand),
-                combine=_combine(op, where),
-                window=tuple(numbers.update_window_dims),
-                inserted=tuple(numbers.inserted_window_dims),
-                operand_batching=tuple(numbers.input_batching_dims),
-                indices_batching=tuple(numbers.scatter_indices_batching_dims),
-                scattered=tuple(numbers.scattered_dims_to_operand_dims),
-                vector=numbers.index_vector_dim,
-            )
-        ),
+    combine = _combine(op) or take_body(module, op, 0, f"{name}_join", where)
+    scatter = Scatter(
+        name=name,
+        operand=shape(operand),
+        indices=shape(indices),
+        updates=shape(updates),
+        element=element(operand),
+        index_element=element(indices),
+        unsigned=is_unsigned(operand),
+        combine=combine,
+        window=tuple(numbers.update_window_dims),
+        inserted=tuple(numbers.inserted_window_dims),
+        operand_batching=tuple(numbers.input_batching_dims),
+        indices_batching=tuple(numbers.scatter_indices_batching_dims),
+        scattered=tuple(numbers.scattered_dims_to_operand_dims),
+        vector=numbers.index_vector_dim,
     )
+    return Definition(name, scatter_text(scatter), (combine,) if isinstance(combine, Body) else ())
 
 
-def _combine(op: Any, where: str) -> str:
-    """The name of the StableHLO op that joins old and new, or "replace"."""
+def _combine(op: Any) -> str | None:
+    """The name of the StableHLO op that joins old and new, or "replace"; None for any other body."""
     block = op.regions[0].blocks[0]
     body = [inner.operation for inner in block.operations]
     if len(body) == 1 and body[0].operands[0] == block.arguments[1]:
         return "replace"
     kind = body[0].name.partition(".")[2]
-    if len(body) == 2 and kind in ("add", "multiply", "maximum", "minimum"):
-        return kind
-    raise WorkloadError(f"a scatter that combines by {kind} is not supported", where, "Use set, add, mul, max or min")
+    known = len(body) == 2 and kind in ("add", "multiply", "maximum", "minimum")
+    return kind if known and set(body[0].operands) == set(block.arguments) else None
 
 
 def describe_select_and_scatter(module: Any, op: Any, name: str, where: str) -> Definition | None:
-    if not _overlaps(op):
-        return None
-    select = op.regions[0].blocks[0].operations[0].operation
-    scatter = op.regions[1].blocks[0].operations[0].operation
-    direction = str(select.attributes["comparison_direction"]) if "comparison_direction" in select.attributes else ""
-    if "GE" not in direction or scatter.name != "stablehlo.add":
-        raise WorkloadError("only the gradient of a max-pool is supported here", where, "Use lax.max in reduce_window")
     operand, source, _ = op.operands
-    low = (0,) * tensor(operand).rank
-    if "padding" in op.attributes:
-        pairs = [int(v) for v in ir.DenseIntElementsAttr(op.attributes["padding"])]
-        low = tuple(pairs[::2])
-    return Definition(
-        name,
-        select_and_scatter_text(
-            SelectAndScatter(
-                name=name,
-                operand=shape(operand),
-                source=shape(source),
-                element=element(operand),
-                window=ints(op, "window_dimensions"),
-                strides=ints(op, "window_strides"),
-                padding_low=low,
-            )
-        ),
+    if element(operand)[0] in "fb" and not _overlaps(op):
+        return None
+    select, join = (take_body(module, op, k, f"{name}_{part}", where) for k, part in enumerate(("select", "join")))
+    pool = SelectAndScatter(
+        name=name,
+        operand=shape(operand),
+        source=shape(source),
+        element=element(operand),
+        window=ints(op, "window_dimensions"),
+        strides=ints(op, "window_strides"),
+        padding_low=tuple(low for low, _ in pairs(op, "padding")),
+        select=select,
+        join=join,
     )
+    return Definition(name, select_and_scatter_text(pool), (select, join))
 
 
 def _overlaps(op: Any) -> bool:
