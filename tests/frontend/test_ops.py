@@ -198,8 +198,3 @@ def test_unsupported_op_is_named_with_its_line(function, op):
         lowered(function, floats(4, 8))
     assert op in raised.value.what
     assert raised.value.where.startswith(f"{HERE}:")
-
-
-def test_unsupported_scatter_is_refused():
-    with pytest.raises(WorkloadError, match="scatter"):
-        lowered(lambda x, i: x.at[i].apply(jnp.sin), floats(4), ints(1))

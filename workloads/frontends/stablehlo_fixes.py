@@ -15,7 +15,7 @@ from jaxlib.mlir.dialects import func
 from workloads.errors import WorkloadError
 from workloads.frontends.bodies import Body, make_scalar, take_body
 from workloads.frontends.casts import make_casts_exact
-from workloads.frontends.ops import element, ints, is_unsigned, number, pairs, replace, shape, tensor, walk
+from workloads.frontends.ops import create, element, ints, is_unsigned, number, pairs, replace, shape, tensor, walk
 from workloads.frontends.scan import Scan, scan_text
 from workloads.frontends.scatter import Scatter, scatter_text
 from workloads.frontends.select_and_scatter import SelectAndScatter, select_and_scatter_text
@@ -189,7 +189,8 @@ def _combine(op: Any) -> str | None:
 
 def describe_select_and_scatter(module: Any, op: Any, name: str, where: str) -> Definition | None:
     operand, source, _ = op.operands
-    if element(operand)[0] in "fb" and not _overlaps(op):
+    if not _overlaps(op):
+        _ask_the_other_way(op)
         return None
     select, join = (take_body(module, op, k, f"{name}_{part}", where) for k, part in enumerate(("select", "join")))
     pool = SelectAndScatter(
@@ -204,6 +205,23 @@ def describe_select_and_scatter(module: Any, op: Any, name: str, where: str) -> 
         join=join,
     )
     return Definition(name, select_and_scatter_text(pool), (select, join))
+
+
+def _ask_the_other_way(op: Any) -> None:
+    """Makes the body of a select say whether its first argument takes the place of the second.
+
+    StableHLO asks whether the best so far, first, is kept. The stock legaliser asks whether the next element, first, is
+    taken, which differs where they are equal.
+    """
+    block = op.regions[0].blocks[0]
+    best, following = block.arguments
+    for inner in block.operations:
+        for k, value in enumerate(inner.operands):
+            if value in (best, following):
+                inner.operands[k] = following if value == best else best
+    last = _terminator(block)
+    with ir.InsertionPoint(last), last.location:
+        last.operands[0] = create("stablehlo.not", [last.operands[0]], last.operands[0].type)
 
 
 def _overlaps(op: Any) -> bool:
