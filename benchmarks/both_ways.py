@@ -1,6 +1,6 @@
 """What gevo makes of a random program, held against jax.jit and against JAX in float64.
 
-A float is right if it is as near to float64 as jax.jit is, up to a factor. Where it is not, the program runs in float64
+A float is right if it is jax.jit's up to a few roundings, or as near to float64 as jax.jit is, up to a factor. Where it is not, the program runs in float64
 again, each value of a line moved by the rounding of its type at random: what no such run comes near is wrong. So neither
 ill-conditioned sums nor a comparison of two values that are equal up to rounding raise an alarm. Integers and booleans
 have to be equal, unless those runs differ, too.
@@ -8,6 +8,7 @@ have to be equal, unless those runs differ, too.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,13 @@ NEAR = 32.0  # roundings of the values around that an element may be off
 FACTOR = 16.0  # how many times as far from float64 as jax.jit
 RUNS = 8
 HERE = Path(__file__)
+
+
+def compile_quickly() -> None:
+    """XLA compiles fast code no longer, which takes a third less time. Before the first use of JAX."""
+    flags = "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    os.environ.setdefault("XLA_FLAGS", flags)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,8 @@ def by_gevo(program: Program, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
 def compared(
     program: Program, arrays: Sequence[np.ndarray], got: Sequence[np.ndarray], want: Sequence[np.ndarray]
 ) -> Verdict:
+    if all(_alike(g, w) for g, w in zip(got, want, strict=True)):
+        return Verdict("pass")
     wide = _in_float64(program, arrays)
     rounding = max(ROUNDING.get(dtype, 0.0) for dtype in (*program.dtypes, "f32"))
     pairs = list(zip(got, want, wide, strict=True))
@@ -117,6 +127,16 @@ def _in_float64(program: Program, arrays: Sequence[np.ndarray], run: int | None 
             return [np.asarray(a) for a in jax.jit(program.function(True, moved))(*arrays)]
         except TypeError:  # a type of the loop's values that differs in float64
             return [np.asarray(a) for a in jax.jit(program.function())(*arrays)]
+
+
+def _alike(got: np.ndarray, want: np.ndarray) -> bool:
+    """Whether the results are those of jax.jit up to a few roundings; then float64 has nothing to say."""
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return False
+    if got.dtype.kind != "f":
+        return bool(np.array_equal(got, want))
+    with np.errstate(all="ignore"):
+        return bool(np.all(_same(got, want) | (np.abs(got - want) <= 4 * ROUNDING["f32"] * np.abs(want))))
 
 
 def _off(got: np.ndarray, want: np.ndarray, wide: np.ndarray, rounding: float) -> np.ndarray:

@@ -113,7 +113,7 @@ def _how(status: int | None, errors: str) -> str:
     """The signal, and the line of what was printed that says most."""
     if status is None:
         return "ran out of time"
-    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    lines = [line.strip() for line in errors.splitlines() if line.strip() and not re.match(r"[IW]\d{4} ", line)]
     telling = [line for line in lines if re.search(r"Assertion|LLVM ERROR|Error:|error:|Fatal", line)]
     said = (telling or lines or [""])[-1][-300:]
     name = signal.Signals(status & 127).name if os.WIFSIGNALED(status) else f"exit {os.waitstatus_to_exitcode(status)}"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from rich.progress import track
 
-from both_ways import Verdict, judged, judged_seed
+from both_ways import Verdict, compile_quickly, judged, judged_seed
 from in_children import Died, results
 from random_ops import draw
 from random_programs import Program
@@ -41,6 +41,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="for one function")
     arguments = parser.parse_args()
     seeds = range(arguments.seed, arguments.seed + (SMOKE if arguments.smoke else arguments.count))
+    compile_quickly()
     start = time.perf_counter()
     verdicts = kept(arguments.keep, seeds)
     missing = [seed for seed in seeds if seed not in verdicts]
