@@ -179,9 +179,8 @@ def _wrong(got: np.ndarray, expected: Expected) -> str:
         g, w = got.astype(np.float64), want.astype(np.float64)
         finite = np.abs(w[np.isfinite(w)])
         scale = float(np.quantile(finite, 0.9)) if finite.size else 0.0
-        least = 1e-4 if "almost" in expected.kind else 0.0
         with np.errstate(all="ignore"):
-            room = NEAR * ROUNDING[expected.element] * (np.abs(w) + scale / 8) + least
+            room = NEAR * ROUNDING[expected.element] * (np.abs(w) + scale / 8) + expected.tolerance
             off = ~((g == w) | (np.isnan(g) & np.isnan(w)) | (np.abs(g - w) <= room))
     if not off.any():
         return ""

@@ -20,9 +20,14 @@ from jaxlib.mlir import ir
 from workloads.frontends.stablehlo_fixes import walk
 
 FUNCTION = re.compile(r"^( *)func\.func (?:public |private )?@(\w+)", re.M)
-# the `check` dialect, which jaxlib does not know, as calls that it does
-COMPARED = re.compile(r"check\.(expect_\w+?) (%[\w#]+), *(%[\w#]+)[^:\n]*(?:: f64)?[^:\n]*: *(tensor<[^\n]*>)(?:, *tensor<[^\n]*>)?")
-CONSTANT = re.compile(r"check\.(expect_\w+)_const (%[\w#]+), *(dense<.*?>) *(?:\{[^}]*\} *)?: *(tensor<[^\n]*?>)(?:,? *\{?tolerance[^\n]*)?$", re.M | re.S)
+# the `check` dialect, which jaxlib does not know: rewritten as custom calls
+CONSTANT = re.compile(
+    r"check\.(expect_\w+)_const\s+(%[\w#]+)\s*,\s*(dense<.*?>)\s*:\s*(tensor<.*?>)(?=[\s,{])(?:\s*,?\s*\{?\s*tolerance = ([\d.e+-]+)[^\n]*)?",
+    re.S,
+)
+COMPARED = re.compile(
+    r"check\.(expect_\w+)\s+(%[\w#]+)\s*,\s*(%[\w#]+)(?:\s*,\s*tolerance = ([\d.e+-]+))?[^\n]*?(tensor<.*?>)(?=[\s,]|$)[^\n]*", re.M
+)
 OUTSIDE = {
     "complex numbers": r"complex<",
     "quantised": r"!quant|qint",
@@ -52,11 +57,12 @@ class Test:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a result must be: `kind` is the check's name, `data` are float64 or integers."""
+    """What a result must be, for the check `kind`; `data` of bf16 are f32. tolerance: what the test allows, 0 for none."""
 
     kind: str
     element: str
     data: np.ndarray
+    tolerance: float
 
 
 @dataclass(frozen=True)
@@ -106,11 +112,13 @@ def case(test: Test) -> Case:
     checks = [op for op in walk(module, "stablehlo.custom_call") if _target(op).startswith("check.") and _in(op, function)]
     op = _subject(checks[0].operands[0], functions)
     expected = tuple(_expected(check) for check in checks)
-    results = [check.operands[0] for check in checks]
+    for check in checks:
+        check.operands[1] = check.operands[0]  # so that what is expected has no use
+    arguments = _constants_to_arguments(function)
+    results = [_widened_result(function, check.operands[0]) for check in checks]
     for check in checks:
         check.erase()
-    arguments = _constants_to_arguments(function)
-    _return(function, [_widened_result(function, value) for value in results])
+    _return(function, results)
     for name, other in functions.items():
         other.attributes["sym_visibility"] = ir.StringAttr.get("public" if name == test.function else "private")
     if test.function != "main":
@@ -131,17 +139,20 @@ def with_calls(text: str) -> str:
     def constant(match: re.Match[str]) -> str:
         nonlocal count
         count += 1
-        kind, value, data, form = match.groups()
+        kind, value, data, form, tolerance = match.groups()
         name = f"%expected_{count}"
-        call = f"stablehlo.custom_call @check.{kind}({value}, {name}) {{has_side_effect = true}}"
-        return f"{name} = stablehlo.constant {data} : {form}\n  {call} : ({form}, {form}) -> ()"
+        return f"{name} = stablehlo.constant {data} : {form}\n  {_call(kind, value, name, form, tolerance)}"
 
     def compared(match: re.Match[str]) -> str:
-        kind, value, other, form = match.groups()
-        form = form.partition(">, ")[0].rstrip(">") + ">"
-        return f"stablehlo.custom_call @check.{kind}({value}, {other}) {{has_side_effect = true}} : ({form}, {form}) -> ()"
+        kind, value, other, tolerance, form = match.groups()
+        return _call(kind, value, other, form, tolerance)
 
     return COMPARED.sub(compared, CONSTANT.sub(constant, text))
+
+
+def _call(kind: str, value: str, other: str, form: str, tolerance: str | None) -> str:
+    attributes = "{has_side_effect = true" + (f", tolerance = {tolerance} : f64" if tolerance else "") + "}"
+    return f"stablehlo.custom_call @check.{kind}({value}, {other}) {attributes} : ({form}, {form}) -> ()"
 
 
 def _target(op: Any) -> str:
@@ -204,7 +215,9 @@ def _expected(check: Any) -> Expected:
     if isinstance(maker, ir.Block) or maker.operation.name != "stablehlo.constant":
         raise ValueError("what is expected is no constant")
     attribute = maker.operation.attributes["value"]
-    return Expected(_target(check).removeprefix("check."), element_of(check.operands[1].type), data_of(attribute))
+    kind, given = _target(check).removeprefix("check."), check.attributes
+    tolerance = ir.FloatAttr(given["tolerance"]).value if "tolerance" in given else 1e-4 if "almost" in kind else 0.0
+    return Expected(kind, element_of(check.operands[1].type), data_of(attribute), tolerance)
 
 
 def _constants_to_arguments(function: Any) -> tuple[np.ndarray, ...]:
