@@ -23,6 +23,7 @@ from mlir_passes.ir_tools import (
     verify,
     walk,
 )
+from mlir_passes.rests import crop_rests
 from mlir_passes.sites import describe, number
 
 ALLOWED = ("func", "linalg", "tensor", "arith", "math", "scf")
@@ -30,7 +31,8 @@ ELEMENTS = ("f16", "bf16", "f32", "f64", "i1", "i8", "i16", "i32", "i64", "index
 FOREIGN = ("jax.", "mhlo.", "tf.")
 CLEAN = "canonicalize,cse"
 _LINALG = "func.func(convert-elementwise-to-linalg)"
-CANONICAL = f"inline,symbol-dce,{_LINALG},{CLEAN},func.func(linalg-fold-unit-extent-dims,{CLEAN})"
+_INLINED = f"inline,symbol-dce,{_LINALG},{CLEAN}"
+_FOLDED = f"func.func(linalg-fold-unit-extent-dims,{CLEAN})"
 
 _ADVICE = {
     "stablehlo": "The frontend could not lower it; rewrite that part of the step with other operations",
@@ -46,7 +48,9 @@ def canonicalise(text: str, entry: str, context: ir.Context) -> ir.Module:
     module = _parse(text, context)
     _strip_foreign_attributes(module)
     _hide_others(module, entry)
-    run_passes(module, CANONICAL, "canonicalise")
+    run_passes(module, _INLINED, "canonicalise")
+    crop_rests(body(function(module, entry)))
+    run_passes(module, _FOLDED, "canonicalise")
     check(module, entry)
     return module
 

@@ -23,6 +23,7 @@ from mlir_passes.ir_tools import (
     run_passes,
 )
 from mlir_passes.linalg_ops import indexing_map, is_contraction, is_rounding, loop_sizes
+from mlir_passes.rests import crop_rests
 from mlir_passes.slices import push_slices
 from mlir_passes.spread import masks_from_relu, moves_only, spread
 
@@ -33,7 +34,8 @@ def fuse(module: ir.Module, entry: str) -> None:
     """Generalise named ops, fuse elementwise chains, fold transposes into contractions; in place."""
     run_passes(module, "func.func(linalg-generalize-named-ops)", "partition")  # fills too: they come back below
     _constants_to_fills(body(function(module, entry)))
-    if push_slices(body(function(module, entry))):
+    cropped = crop_rests(body(function(module, entry)))
+    if push_slices(body(function(module, entry))) or cropped:
         run_passes(module, f"func.func({CLEAN})", "partition")
     _hide_contractions(module, entry)
     run_passes(module, FUSE, "partition")

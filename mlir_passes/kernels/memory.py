@@ -13,7 +13,7 @@ from mlir_passes.kernels.nest import (
     Load,
     Nest,
 )
-from mlir_passes.kernels.pieces import SCALAR, Offsets, Piece, powers
+from mlir_passes.kernels.pieces import SCALAR, Offsets, Piece, moved, powers
 from mlir_passes.kernels.scopes import Scopes
 
 
@@ -49,8 +49,8 @@ class Memory(Scopes):
         array = self._arrays[name]
         return f"memref<{array.size}x{in_memory(array.element)}>"
 
-    def _place(self, access: Access, offsets: Offsets, extra: int) -> str:
-        """The position of an access in its array."""
+    def _place(self, access: Access, offsets: Offsets, extra: int = 0) -> str:
+        """The position of an access in its array, `extra` elements on."""
         shift = access.offset + extra + sum(s * offsets.get(loop, 0) for loop, s in access.strides)
         place = self._shifted(access.strides, shift)
         for node, stride in access.nodes:
@@ -78,7 +78,7 @@ class Memory(Scopes):
         by_lane = piece.lanes > 1 and any(loop in self._nest.loops_of(n) for n, _ in access.nodes)
         if by_lane:
             return self._gather(load, offsets, piece, loop)
-        place = self._place(access, offsets, stride * piece.offset)
+        place = self._place(access, moved(offsets, loop, piece.offset))
         key = ("load", access.array, place, piece.lanes, piece.active, stride)
         if access.array in self._written:
             return self._read(load, place, piece, stride)
@@ -100,11 +100,11 @@ class Memory(Scopes):
         corner = {**offsets, across: first}
         rows = []
         for lane in range(lanes):
-            place = self._place(access, corner, stride * (piece.offset + lane))
+            place = self._place(access, moved(corner, loop, piece.offset + lane))
             rows.append(self._once(("load", access.array, place, lanes, lanes, 1), lambda p=place: self._read(
                 load, p, Piece(0, lanes, lanes), 1)))  # fmt: skip
         for step, column in enumerate(transposed(self._code, rows, vector(load.element, lanes))):
-            place = self._place(access, {**offsets, across: first + step}, stride * piece.offset)
+            place = self._place(access, moved({**offsets, across: first + step}, loop, piece.offset))
             self._scopes[-2 if self._inside_body else -1][("load", access.array, place, lanes, lanes, stride)] = column
 
     def _read(self, load: Load, place: str, piece: Piece, stride: int) -> str:
@@ -157,7 +157,7 @@ class Memory(Scopes):
         """A load whose place is another in every lane."""
 
         def place(lane: int) -> str:
-            return self._place(load.access, {**offsets, loop: piece.offset + lane}, 0)
+            return self._place(load.access, moved(offsets, loop, piece.offset + lane))
 
         return self._by_lane(load, piece, place)
 
@@ -190,7 +190,7 @@ class Memory(Scopes):
             value = code.convert("arith.extui", value, vector("i1", piece.lanes), vector("i8", piece.lanes))
         stride = access.stride(loop) if loop >= 0 else 0
         if piece.lanes == 1:
-            place = self._place(access, offsets, stride * piece.offset)
+            place = self._place(access, moved(offsets, loop, piece.offset))
             code.line(f"memref.store {value}, {memory}[{place}] : {kind}")
             return
         if stride == 1 and not any(loop in self._nest.loops_of(n) for n, _ in access.nodes):
@@ -199,7 +199,7 @@ class Memory(Scopes):
                 self._write_part(access, value, whole, held, offsets, piece, part)
             return
         for lane in range(piece.active):
-            place = self._place(access, {**offsets, loop: piece.offset + lane}, 0)
+            place = self._place(access, moved(offsets, loop, piece.offset + lane))
             scalar = code.name()
             code.line(f"{scalar} = vector.extract {value}[{lane}] : {held} from {vector(held, piece.lanes)}")
             code.line(f"memref.store {scalar}, {memory}[{place}] : {kind}")

@@ -24,6 +24,11 @@ class Piece:
 SCALAR = Piece()
 
 
+def moved(offsets: Offsets, loop: int, by: int) -> Offsets:
+    """The offsets with `loop`, the vector loop (-1 for none), `by` iterations into the tile."""
+    return {**offsets, loop: by} if loop >= 0 and by else offsets
+
+
 def pieces(width: int, lanes: int, masked: bool) -> list[Piece]:
     """`width` elements in vectors: whole ones, then powers of two, or one that is masked where that is fewer."""
     found = [Piece(at, lanes, lanes) for at in range(0, width - lanes + 1, lanes)]
