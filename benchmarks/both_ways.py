@@ -1,9 +1,9 @@
 """What gevo makes of a random program, held against jax.jit and against JAX in float64.
 
-A float is right if it is jax.jit's up to a few roundings, or as near to float64 as jax.jit is, up to a factor. Where it is not, the program runs in float64
-again, each value of a line moved by the rounding of its type at random: what no such run comes near is wrong. So neither
-ill-conditioned sums nor a comparison of two values that are equal up to rounding raise an alarm. Integers and booleans
-have to be equal, unless those runs differ, too.
+A float is right if it is jax.jit's up to a few roundings, or as near to float64 as jax.jit is, up to a factor. Where it
+is not, the program runs in float64 again, each value of a line moved by the rounding of its type at random: what no
+such run comes near is wrong. So neither ill-conditioned sums nor a comparison of two values that are equal up to rounding
+raise an alarm. Integers and booleans have to be equal, unless those runs differ, too.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ HERE = Path(__file__)
 
 def compile_quickly() -> None:
     """XLA compiles fast code no longer, which takes a third less time. Before the first use of JAX."""
-    flags = "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-    os.environ.setdefault("XLA_FLAGS", flags)
+    flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    os.environ.setdefault("XLA_FLAGS", f"--xla_cpu_multi_thread_eigen=false {flags}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 

@@ -3,9 +3,9 @@
     python benchmarks/random_functions.py [--count 20000] [--seed 0] [--smoke] [--keep FILE] [--shrink 20] [--seconds N]
 
 Each function has one to six lines (`random_ops.py`): elementwise ops, gathers, scatters, windows, reductions, products,
-loops and branches, gradients of them, in eight dtypes, with odd lengths. It is drawn from its seed, lowered, compiled and
-run in a forked child with limits. What is wrong or fails is printed with its seed and, made small, as Python that runs by
-itself. With --keep, each verdict is appended to a file, and those that are there already are not made again.
+loops and branches, gradients of them, in ten dtypes, with odd lengths. It is drawn from its seed, lowered, compiled and
+run in a forked child with limits. What is wrong or fails is printed with its seed and, made small, as Python that runs
+by itself. With --keep, each verdict is appended to a file, and those that are there already are not made again.
 --smoke: 60 functions. Exit status 1 if anything is wrong or fails without naming an op.
 """
 

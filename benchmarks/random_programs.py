@@ -1,7 +1,7 @@
-"""Random JAX functions as plain data: `Program.source()` is the text of one as Python, `random_ops.draw` gives that of a seed.
+"""Random JAX functions as plain data: `random_ops.draw` gives that of a seed, `Program.source()` is its text as Python.
 
-A program is a list of lines `name = expression`. Expressions name dtypes f32, f16 and bf16, so that the same lines run in
-float64 where these three names mean float64. Arguments are f32, i32 or bool; other dtypes come by astype.
+A program is a list of lines `name = expression`. Expressions name dtypes f32, f16 and bf16, so that the same lines run
+in float64 where these three names mean float64. Arguments are f32, i32 or bool; other dtypes come by astype.
 """
 
 from __future__ import annotations
