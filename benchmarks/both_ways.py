@@ -2,8 +2,8 @@
 
 A float is right if it is jax.jit's up to a few roundings, or as near to float64 as jax.jit is, up to a factor. Where it
 is not, the program runs in float64 again, each value of a line moved by the rounding of its type at random: what no
-such run comes near is wrong. So neither ill-conditioned sums nor a comparison of two values that are equal up to rounding
-raise an alarm. Integers and booleans have to be equal, unless those runs differ, too.
+such run comes near is wrong. So neither ill-conditioned sums nor a comparison of two values that are equal up to
+rounding raise an alarm. Integers and booleans have to be equal, unless those runs differ, too.
 """
 
 from __future__ import annotations

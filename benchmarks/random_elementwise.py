@@ -30,7 +30,8 @@ STEPS = (
 WHOLE = (
     "-{x}", "jnp.abs({x})", "jnp.sign({x})", "{x} >> 1", "{x} << 3", "{x} // 3", "{x} % 3", "{x} // -7", "{x} % 5",
     "{x} & 5", "{x} | 9", "{x} ^ 21", "~{x}", "lax.population_count({x})", "lax.clz({x})", "{x} ** 2",
-    "jnp.clip({x}, 1, 7)", "{x} * 3 + 1", "{x} > 2", "{x} == 1", "{x} != 0", "lax.shift_right_logical({x}, jnp.ones_like({x}))",
+    "jnp.clip({x}, 1, 7)", "{x} * 3 + 1", "{x} > 2", "{x} == 1", "{x} != 0",
+    "lax.shift_right_logical({x}, jnp.ones_like({x}))",
 )  # fmt: skip
 BITS = ("~{x}", "jnp.logical_not({x})", "jnp.where({x}, 2.5, -1.0)", "jnp.where({x}, 3, 4)", "{x} ^ True")
 PAIRS = (

@@ -124,9 +124,9 @@ def gradient(d: Draw, x: Value) -> str:
 OPS: tuple[tuple[Op, float], ...] = (
     (unary, 3), (binary, 3), (cast, 1.6), (select, 1), (slices, 1), (reshape, 0.8), (transpose, 0.8),
     (concatenate, 0.8), (stack, 0.4), (pad, 0.8), (arrange, 1.2), (gather, 2), (dynamic, 0.8), (scatter, 1.6),
-    (segment, 0.5), (put_slice, 0.4), (reduction, 2.4), (extreme, 0.7), (cumulative, 0.6), (normalise, 1), (product, 1.6),
-    (window, 0.8), (convolution, 1.2), (pool, 0.6), (branch, 0.5), (loop, 0.5), (scan, 0.5), (associative, 0.2),
-    (vmapped, 1), (gradient, 3), (sorting, 0.15), (made, 0.5),
+    (segment, 0.5), (put_slice, 0.4), (reduction, 2.4), (extreme, 0.7), (cumulative, 0.6), (normalise, 1),
+    (product, 1.6), (window, 0.8), (convolution, 1.2), (pool, 0.6), (branch, 0.5), (loop, 0.5), (scan, 0.5),
+    (associative, 0.2), (vmapped, 1), (gradient, 3), (sorting, 0.15), (made, 0.5),
 )  # fmt: skip
 
 

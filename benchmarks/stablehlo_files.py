@@ -31,6 +31,10 @@ COMPARED = re.compile(
     r"(?:\s*,\s*tolerance = ([\d.e+-]+))?[^\n]*?(tensor<.*?>)(?=[\s,]|$)[^\n]*",
     re.M,
 )
+GENERIC = re.compile(  # the form that any dialect may be printed in
+    r'"check\.(expect_\w+)_const"\((%[\w#]+)\) *<\{'
+    r"(?:tolerance = ([\d.e+-]+)[^,]*, )?value = (dense<.*?>) : (tensor<.*?>)\}>[^\n]*"
+)
 OUTSIDE = {
     "complex numbers": r"complex<",
     "quantised": r"!quant|qint",
@@ -162,6 +166,7 @@ def with_calls(text: str) -> str:
         kind, value, other, tolerance, form = match.groups()
         return _call(kind, value, other, form, tolerance)
 
+    text = GENERIC.sub(r"check.\1_const \2, \4 : \5 {tolerance = \3}", text).replace(" {tolerance = }", "")
     return COMPARED.sub(compared, CONSTANT.sub(constant, text))
 
 
