@@ -15,6 +15,7 @@ from fitness.lessons import Lessons, read_lessons
 from fitness.profile import Profile, load_profile
 from fitness.quality import Judge
 from fitness.timing import Subject, peak_flops
+from fitness.typed import retyped, typed
 from mlir_passes.edits import KINDS, edit_class, edit_from_json
 from mlir_passes.errors import PassError
 from mlir_passes.kernels.choice import Choice
@@ -85,7 +86,8 @@ class Bench:
             costs = modelled_costs(self.profile, self.base.plan.peak_bytes)
             line = line_of(variant.schedule, *sizes, costs, on_dropped)
         given = self.kernel_context, self.choices, variant.storage, line
-        return compile_module(variant.module, signature.entry, *sizes, cache, on_stage, *given)
+        program = compile_module(variant.module, signature.entry, *sizes, cache, on_stage, *given)
+        return typed(program, signature)
 
     def subject(self, runner: CpuRunner) -> Subject:
         """A runner ready to be timed."""
@@ -104,12 +106,13 @@ def load_bench(context: Context) -> Bench:
         edit_class(kind)  # imported here, once, and not in every child
     sizes = len(signature.state), len(signature.batch)
     choices = load_choices(context.tuning, context.threads)
-    program = compile_text(base_text, signature.entry, *sizes, cache, choices)
+    program = typed(compile_text(base_text, signature.entry, *sizes, cache, choices), signature)
     step = CpuRunner(program, SLACK, threads=context.threads)
     predict = None
     if prepared.predict_text is not None and signature.quality.kind == "accuracy":
         sizes = len(signature.state), len(signature.predict_inputs)
         program = compile_text(prepared.predict_text, "predict", *sizes, cache, choices)
+        program = retyped(program, signature.state, signature.predict_inputs)
         predict = CpuRunner(program, threads=context.threads)
     seed = signature.quality.seeds[0]
     return Bench(

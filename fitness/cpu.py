@@ -22,6 +22,7 @@ from fitness.paging import Pager
 from fitness.rows import row_loop, table_of
 from fitness.spmd import Phase, Slices, orders, schedule
 from fitness.team import Team
+from fitness.typed import dtype_of
 from mlir_passes.kernels import blas
 from mlir_passes.program import Buffer, Plan, Program
 
@@ -212,13 +213,6 @@ def _check_libraries(program: Program) -> None:
     """Make the library that kernels call visible to the loader, or say that it is not here."""
     if not blas.serves(k.library for k in program.kernels.values()):
         raise FitnessError("NumPy brings no library that its kernels call", "program", "Compile the program again")
-
-
-def dtype_of(buffer: Buffer) -> np.dtype[Any]:
-    try:
-        return np.dtype(buffer.dtype)
-    except TypeError:
-        raise FitnessError(f"buffer {buffer.name}: NumPy has no type {buffer.dtype!r}", "plan") from None
 
 
 def _view(room: Array, b: Buffer) -> Array:

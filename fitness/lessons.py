@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fitness.cpu import Array
+from workloads.dtypes import dtype_named
 from workloads.workload import Arrays, PreparedWorkload, Quality
 
 KEEP_BYTES = 256 << 20  # batches beyond this are gathered anew in each evaluation
@@ -43,7 +44,7 @@ def read_lessons(
     prepared: PreparedWorkload, split: str, seeds: tuple[int, ...] = (), keep_bytes: int = KEEP_BYTES
 ) -> Lessons:
     signature, rule = prepared.signature, prepared.signature.quality
-    batch_bytes = sum(int(np.prod(s.shape)) * np.dtype(s.dtype).itemsize for s in signature.batch)
+    batch_bytes = sum(int(np.prod(s.shape)) * dtype_named(s.dtype).itemsize for s in signature.batch)
     seeds = seeds or rule.seeds
     keep = not signature.is_prediction and batch_bytes * rule.steps * len(seeds) <= keep_bytes
     kept = {seed: tuple(prepared.batches(seed, rule.steps)) for seed in seeds} if keep else {}

@@ -9,7 +9,7 @@ import numpy as np
 
 from fitness.cpu import Array, CpuRunner
 from fitness.errors import FitnessError
-from fitness.step import check_count, foreign
+from fitness.step import CONVERT, check_count, foreign, holds
 
 Leaves = Sequence[Any] | Mapping[str, Any]
 
@@ -73,12 +73,12 @@ class Prediction:
             raise FitnessError(f"expected {len(self.batch_names)} arrays, got {len(leaves)}", "predict", order)
         for name, view, leaf in zip(self.batch_names, self._runner.batch, leaves, strict=True):
             wanted, got = (*view.shape[1:],), leaf.shape[1:] if leaf.ndim else None
-            if wanted != got or leaf.dtype != view.dtype or len(leaf) != len(leaves[0]):
+            if wanted != got or not holds(view, leaf) or len(leaf) != len(leaves[0]):
                 expected = f"{view.dtype}[rows{''.join(f', {n}' for n in wanted)}]"
                 raise FitnessError(
                     f"{name}: expected {expected}, got {leaf.dtype}{list(leaf.shape)}",
                     "predict",
-                    "Convert the array first",
+                    CONVERT,
                 )
         return leaves
 

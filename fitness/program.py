@@ -13,7 +13,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import import_module, metadata
 from importlib.util import find_spec
@@ -27,9 +27,12 @@ from fitness.cpu import Array, CpuRunner
 from fitness.errors import FitnessError
 from fitness.prediction import Prediction
 from fitness.step import Step
+from fitness.typed import typed
 from mlir_passes import llvm
 from mlir_passes.kernels import blas
 from mlir_passes.program import Buffer, Kernel, KernelCall, Plan, Program, Transfer
+from workloads.dtypes import from_bits
+from workloads.workload import ArraySpec, Signature
 
 FORMAT = 1
 _PAGED = 2  # of a program that pages memory: an older version would leave out its transfers
@@ -43,7 +46,7 @@ def save_program(
     """Write the folder whole or not at all; a program that stands there is replaced, anything else refused.
 
     extra: plain data, with "signature" (Signature.to_json()) where `load_step` shall work.
-    files: further ones by name, such as step.mlir and initial_state.npz (leaves s0, s1, ...).
+    files: further ones by name, such as step.mlir and initial_state.npz (leaves s0, s1, ..., bfloat16 as its bits).
     """
     if folder.exists() and any(folder.iterdir()) and not (folder / "manifest.json").is_file():
         raise FitnessError("the folder is not empty and holds no program", str(folder), "Name another one")
@@ -98,19 +101,19 @@ def load_step(folder: Path | str, threads: int = 1, page_dir: Path | None = None
     if "signature" not in extra:
         raise FitnessError("the manifest has no signature", str(folder), _AGAIN)
     program = for_this_machine(load_program(folder), str(folder))
-    signature = extra["signature"]
-    names = [s["name"] for s in signature["state"]], [s["name"] for s in signature["batch"]]
-    made = Prediction if signature.get("task") == "prediction" else Step
-    runner = CpuRunner(program, threads=threads, page_dir=page_dir)
-    return made(runner, *names, initial=_initial_state(folder, len(names[0])))
+    signature = Signature.from_json(extra["signature"])
+    names = [s.name for s in signature.state], [s.name for s in signature.batch]
+    made = Prediction if signature.is_prediction else Step
+    runner = CpuRunner(typed(program, signature), threads=threads, page_dir=page_dir)
+    return made(runner, *names, initial=_initial_state(folder, signature.state))
 
 
-def _initial_state(folder: Path, leaves: int) -> list[Array]:
+def _initial_state(folder: Path, state: Sequence[ArraySpec]) -> list[Array]:
     path = folder / "initial_state.npz"
     if not path.is_file():
         return []
     with np.load(path) as arrays:
-        return [arrays[f"s{i}"] for i in range(leaves)]
+        return [from_bits(arrays[f"s{i}"], leaf.dtype) for i, leaf in enumerate(state)]
 
 
 def for_this_machine(program: Program, where: str) -> Program:

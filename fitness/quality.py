@@ -14,6 +14,7 @@ import numpy as np
 from fitness.cpu import Array, CpuRunner
 from fitness.lessons import Lessons
 from fitness.result import Failure, Measure, Outcome
+from workloads.dtypes import is_float
 
 CHECK_EVERY = 20
 Rows = slice | np.ndarray[Any, Any]
@@ -89,7 +90,7 @@ def train(runner: CpuRunner, lessons: Lessons, seed: int) -> Failure | None:
 
 def finite(arrays: Sequence[Array]) -> bool:
     """Whether no float among `arrays` is NaN or infinite."""
-    return all(bool(np.isfinite(a).all()) for a in arrays if np.issubdtype(a.dtype, np.floating))
+    return all(bool(np.isfinite(a).all()) for a in arrays if is_float(a.dtype))
 
 
 def accuracy_error(predict: CpuRunner, lessons: Lessons) -> float | Failure:

@@ -24,8 +24,10 @@ from fitness.rows import row_loop, table_of
 from fitness.timing import quartiles
 from mlir_passes.kernels import blas
 from mlir_passes.objects import KernelObject
+from workloads.dtypes import dtype_named, is_float
 
 TOLERANCE = 1e-3  # of a result and of the root mean square of all: far over rounding, far under a missing term
+_STEP = {"float16": 2**-11, "bfloat16": 2**-8}  # what rounding changes at most
 _TICK_S = 1e-9  # what a clock can tell
 _MOST_COPIES = 64
 _MOST_BYTES = 256 << 20
@@ -159,8 +161,8 @@ def _overlap(one: Argument, other: Argument) -> bool:
 
 def _unlike(expected: Array, got: Array, argument: Argument) -> str:
     """How two results differ, "" if only by rounding."""
-    a, b = expected.view(argument.dtype), got.view(argument.dtype)
-    if a.dtype.kind != "f":
+    a, b = expected.view(dtype_named(argument.dtype)), got.view(dtype_named(argument.dtype))
+    if not is_float(a.dtype):
         return "" if np.array_equal(a, b) else "other values"
     x, y = a.astype(np.float64), b.astype(np.float64)
     finite = np.isfinite(x)
@@ -169,7 +171,8 @@ def _unlike(expected: Array, got: Array, argument: Argument) -> str:
     if not finite.any():
         return ""
     x, y = x[finite], y[finite]
-    off = np.abs(x - y) - TOLERANCE * (np.abs(x) + np.sqrt(np.mean(x * x)))
+    tolerance = max(TOLERANCE, 2 * _STEP.get(argument.dtype, 0))
+    off = np.abs(x - y) - tolerance * (np.abs(x) + np.sqrt(np.mean(x * x)))
     worst = int(np.argmax(off))
     return "" if off[worst] <= 0 else f"{y[worst]:.6g} instead of {x[worst]:.6g}"
 

@@ -10,6 +10,7 @@ import numpy as np
 from fitness.cpu import Array, CpuRunner
 from fitness.errors import FitnessError
 
+CONVERT = "Convert the array first"
 Leaves = Sequence[Any] | Mapping[str, Any]
 
 
@@ -64,7 +65,8 @@ class Step:
 def foreign(what: str, given: Leaves, names: Sequence[str], views: Sequence[Array]) -> dict[int, Array]:
     """The views that must be filled, by number, each with its array: all but those that were given themselves.
 
-    Raises FitnessError where count, name, shape or type is not as expected.
+    A type that the expected one holds exactly will do: uint8 for float32, int32 for int64. Raises FitnessError where
+    count, name, shape or type is not as expected.
     """
     if isinstance(given, Mapping):
         odd = [n for n in names if n not in given] + [n for n in given if n not in names]
@@ -76,13 +78,19 @@ def foreign(what: str, given: Leaves, names: Sequence[str], views: Sequence[Arra
         raise FitnessError(f"{what}: expected {len(names)} arrays, got {len(given)}", "step", order)
     pairs = enumerate(zip(views, given, strict=True))
     found = {i: np.asarray(leaf) for i, (view, leaf) in pairs if leaf is not view}
-    if all(array.shape == views[i].shape and array.dtype == views[i].dtype for i, array in found.items()):
-        return found
-    for name, view, leaf in zip(names, views, given, strict=True):
-        expected, got = _type(view), _type(np.asarray(leaf))
-        if expected != got:
-            raise FitnessError(f"{what} {name}: expected {expected}, got {got}", "step", "Convert the array first")
+    for i, array in found.items():
+        view = views[i]
+        if array.shape != view.shape or not holds(view, array):
+            raise FitnessError(f"{what} {names[i]}: expected {_type(view)}, got {_type(array)}", "step", CONVERT)
     return found
+
+
+def holds(view: Array, given: Array) -> bool:
+    """Whether elements of `given` are the same numbers in the type of `view`."""
+    if given.dtype == view.dtype:
+        return True
+    rounds = given.dtype.kind in "iu" and view.dtype.kind == "f" and given.itemsize >= view.itemsize  # int64 to float64
+    return np.can_cast(given.dtype, view.dtype, "safe") and not rounds
 
 
 def _type(array: Array) -> str:

@@ -77,6 +77,7 @@ def describe_kernels(prepared: str, base: str, cache: str, tuning: str, time: bo
     from dataclasses import asdict, replace
 
     from fitness.choices import load_choices
+    from fitness.typed import typed
     from gevo.kernels import collect
     from mlir_passes.describe import describe
     from mlir_passes.ir_tools import new_context
@@ -91,7 +92,7 @@ def describe_kernels(prepared: str, base: str, cache: str, tuning: str, time: bo
     sizes = len(signature.state), len(signature.batch)
     choices = load_choices(tuning)
     text, objects = Path(base).read_text(), ObjectCache(Path(cache))
-    program = compile_program(text, signature.entry, *sizes, objects, choices=choices)
+    program = typed(compile_program(text, signature.entry, *sizes, objects, choices=choices), signature)
     context, words = new_context(), dict[str, dict[str, Any]]()
     for key, kernel in program.kernels.items():
         choice = usable(choices.get(kernel_hash(kernel_text(kernel)), DEFAULT))

@@ -11,6 +11,7 @@ from fitness.errors import FitnessError
 from fitness.lessons import Lessons, read_lessons
 from fitness.quality import CHECK_EVERY, Judge, finite, score
 from fitness.result import Failure
+from fitness.typed import retyped
 from gevo.errors import BaseFails, CampaignError
 from gevo.tune import Bench, open_bench
 from mlir_passes.objects import ObjectCache
@@ -102,6 +103,7 @@ def _judge(bench: Bench, runner: CpuRunner, threads: int) -> Judge:
         return Judge(runner)
     sizes = len(signature.state), len(signature.predict_inputs)
     program = compile_text(text, "predict", *sizes, ObjectCache(cache_folder() / "objects"))
+    program = retyped(program, signature.state, signature.predict_inputs)
     return Judge(runner, CpuRunner(program, threads=threads))
 
 

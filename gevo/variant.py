@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fitness.costs import modelled_costs
 from fitness.profile import HOST, load_profile
+from fitness.typed import typed
 from gevo.genome import Genome
 from mlir_passes.kernels.choice import Choice
 from mlir_passes.objects import ObjectCache
@@ -47,4 +48,4 @@ def compiled(
     program = compile_module(
         variant.module, signature.entry, *sizes, cache, choices=choices, storage=variant.storage, line_of=told
     )
-    return variant, program
+    return variant, typed(program, signature)

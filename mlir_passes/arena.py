@@ -16,7 +16,7 @@ ALIGN = 64  # a cache line, and the widest vector load
 _PLACED = np.iinfo(np.int64).max
 
 _NUMPY_NAMES = {
-    "f16": "float16", "f32": "float32", "f64": "float64", "bf16": "uint16", "i1": "bool",
+    "f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat16", "i1": "bool",
     "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "index": "int64",
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mlir import ir
 
+from mlir_passes.empty import fold_empty
 from mlir_passes.errors import PassError, UnsupportedOp
 from mlir_passes.ir_tools import (
     attribute_names,
@@ -49,7 +50,9 @@ def canonicalise(text: str, entry: str, context: ir.Context) -> ir.Module:
     _strip_foreign_attributes(module)
     _hide_others(module, entry)
     run_passes(module, _INLINED, "canonicalise")
-    crop_rests(body(function(module, entry)))
+    block = body(function(module, entry))
+    fold_empty(block)
+    crop_rests(block)
     run_passes(module, _FOLDED, "canonicalise")
     check(module, entry)
     return module

@@ -1,4 +1,4 @@
-"""Elementwise ops that edits insert: a factor, a rounding; and slices of operands.
+"""Elementwise ops that edits and passes insert: a factor, a rounding, a fill; and slices of operands.
 
 Each function makes its ops at the current insertion point and location.
 """
@@ -59,6 +59,18 @@ def elementwise(value: Any, element: Any, compute: Callable[[Any], Any]) -> Any:
     with ir.InsertionPoint(block):
         ir.Operation.create("linalg.yield", operands=[compute(block.arguments[0])])
     return op.result
+
+
+def filled(scalar: Any, start: Any) -> Any:
+    """`start` with a scalar in every place; made by hand, for the bindings' own builder takes ten times as long."""
+    segments = ir.DenseI32ArrayAttr.get([1, 1])
+    fill = ir.Operation.create(
+        "linalg.fill", [start.type], [scalar, start], {"operandSegmentSizes": segments}, regions=1
+    )
+    inner = ir.Block.create_at_start(fill.regions[0], [scalar.type, scalar.type])
+    with ir.InsertionPoint(inner):
+        ir.Operation.create("linalg.yield", operands=[inner.arguments[0]])
+    return fill.result
 
 
 def sliced(value: Any, part: Part) -> Any:

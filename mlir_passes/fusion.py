@@ -12,6 +12,7 @@ from mlir import ir
 
 from mlir_passes.affine import simplified
 from mlir_passes.canonical import CLEAN
+from mlir_passes.elementwise import constant, filled
 from mlir_passes.ir_tools import (
     body,
     function,
@@ -93,24 +94,11 @@ def _constants_to_fills(block: Any) -> bool:
         if scalar is None:
             continue
         with ir.InsertionPoint(op), ir.Location.unknown(op.context):
-            fill = _fill(scalar, op.operands[len(op.operands) - 1])
+            fill = filled(constant(scalar, scalar.type), op.operands[len(op.operands) - 1])
         op.results[0].replace_all_uses_with(fill)
         op.erase()
         changed = True
     return changed
-
-
-def _fill(scalar: Any, start: Any) -> Any:
-    """A fill of `start` with a constant; made by hand, for the bindings' own builder takes ten times as long."""
-    value = ir.Operation.create("arith.constant", results=[scalar.type], attributes={"value": scalar}).result
-    segments = ir.DenseI32ArrayAttr.get([1, 1])
-    fill = ir.Operation.create(
-        "linalg.fill", [start.type], [value, start], {"operandSegmentSizes": segments}, regions=1
-    )
-    inner = ir.Block.create_at_start(fill.regions[0], [scalar.type, scalar.type])
-    with ir.InsertionPoint(inner):
-        ir.Operation.create("linalg.yield", operands=[inner.arguments[0]])
-    return fill.result
 
 
 def _repeated_constant(op: Any) -> Any | None:

@@ -12,7 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mlir_passes.step_text import VIEWS, OpText, StepText
+from mlir_passes.space import TensorType
+from mlir_passes.step_text import VIEWS, OpText, StepText, tensor_of
 
 _ROW_ELEMENTS = 2048  # of a row that a kernel may keep on its stack
 _ROW_BYTES = 1 << 16
@@ -217,6 +218,13 @@ def _reads_identity(op: OpText, made: set[str]) -> bool:
     return all(op.maps[i] == op.identity for i, v in enumerate(op.operands) if v in made)
 
 
+def _width(op: OpText) -> int:
+    """Bytes of an element of what an op makes."""
+    made = tensor_of(op.result_types[0])
+    assert made is not None, "an op of a group makes tensors"
+    return TensorType((), made.element).bytes
+
+
 def _rows(ops: Sequence[OpText], made: set[str]) -> bool:
     reductions = [op for op in ops if _reduces(op)]
     rows = reductions[0].kinds.find("r")
@@ -229,8 +237,8 @@ def _rows(ops: Sequence[OpText], made: set[str]) -> bool:
     if any(op.sizes[:rows] != reductions[0].sizes[:rows] or len(op.sizes) < rows for op in ops):
         return False
     inner = [math.prod(op.sizes[rows:]) for op in ops]
-    kept = sum(n for op, n in zip(ops, inner, strict=True) if not _reduces(op) and n > 1)
-    if max(inner) > _ROW_ELEMENTS or 4 * kept > _ROW_BYTES:
+    kept = sum(n * _width(op) for op, n in zip(ops, inner, strict=True) if not _reduces(op) and n > 1)
+    if max(inner) > _ROW_ELEMENTS or kept > _ROW_BYTES:
         return False
     for op in ops:
         for value, places in zip(op.operands, op.maps, strict=True):

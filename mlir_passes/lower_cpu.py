@@ -43,11 +43,15 @@ _TO_LLVM = (
     "convert-func-to-llvm{use-bare-ptr-memref-call-conv=true},convert-cf-to-llvm,convert-ub-to-llvm,"
     "reconcile-unrealized-casts,canonicalize,cse"
 )
-_EXPAND_BF16 = "arith-expand{include-bf16=true}"  # else LLVM calls a library that is not there
+_IN_F32 = (  # arithmetic on f16 and bf16, for which LLVM calls a library that is not there
+    "math-extend-to-supported-types{target-type=f32},"
+    "arith-emulate-unsupported-floats{source-types=bf16,f16 target-type=f32},arith-expand{include-bf16=true}"
+)
 
 
 _EMITTED_TO_LLVM = (
     "convert-scf-to-cf,convert-vector-to-llvm{reassociate-fp-reductions=true},convert-math-to-llvm,"
+    "convert-math-to-libm,"
     "convert-arith-to-llvm,convert-index-to-llvm,finalize-memref-to-llvm,"
     "convert-func-to-llvm{use-bare-ptr-memref-call-conv=true},convert-cf-to-llvm,reconcile-unrealized-casts"
 )
@@ -137,8 +141,8 @@ def _by_loops(kernel: KernelText, key: str, context: ir.Context) -> KernelObject
         run_passes(module, _DEALLOCATE, "compile")
     run_passes(module, _LOOPS, "compile")
     store_i1_as_i8(module)
-    if "bf16" in kernel.text:
-        run_passes(module, _EXPAND_BF16, "compile")
+    if "f16" in kernel.text:  # bf16 too
+        run_passes(module, _IN_F32, "compile")
     run_passes(module, _TO_LLVM, "compile")
     return KernelObject(object_from_ir(translate(module.operation)), workspace)
 

@@ -15,7 +15,8 @@ class Buffer:
     """One value's place in the arena: bytes [offset, offset + bytes), row-major, dense.
 
     role: state | batch | metric | activation | workspace | page, the last one a place in the page file, not in the
-    arena. i1 values take one byte an element (dtype "bool").
+    arena. i1 values take one byte an element (dtype "bool"). dtype: NumPy's name, of signed integers unless
+    `fitness.typed` knows better.
     """
 
     name: str

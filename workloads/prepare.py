@@ -18,11 +18,13 @@ from workloads.errors import WorkloadError
 from workloads.workload import PreparedWorkload
 
 LIBRARIES = ("python", "jax", "jaxlib", "numpy", "scikit-learn")  # by version
+SETTINGS = ("JAX_ENABLE_X64",)  # of the environment, which change what is traced
 HASHED_BYTES = 4 << 20  # a file up to this size is known by its content, a larger one by size and time of change
 
 
 def prepare(spec: str, cache: Path | None = None) -> PreparedWorkload:
-    """The prepared workload that `spec` names, from the cache if neither its source nor its data changed.
+    """The prepared workload that `spec` names, from the cache if neither its source nor its data changed. Where it is
+    made anew, what its frontend has to say goes to stderr.
 
     The folder under `cache` (default: `cache_folder()`) never changes once it is there. Data files and
     libraries that are gone since do no harm: the arrays and the text made with them are in the cache.
@@ -40,12 +42,16 @@ def prepare(spec: str, cache: Path | None = None) -> PreparedWorkload:
         made_from = _current({name: "" for name in (str(source.path), *read, *LIBRARIES)})
         folder = publish(work, _folder(root, source, made_from))
     _write_by_rename(known, json.dumps(made_from))
-    return PreparedWorkload.load(folder)
+    prepared = PreparedWorkload.load(folder)
+    for note in prepared.notes:
+        print(f"gevo: {source.path}: {note}", file=sys.stderr)
+    return prepared
 
 
 def _folder(root: Path, source: Source, made_from: dict[str, str]) -> Path:
     """Where the prepared form of `source` lives, given the digest of each file and library it was made from."""
-    key = _digest(json.dumps([source.name, source.object, _own_digest(), *made_from.values()]))
+    settings = [os.environ.get(name, "") for name in SETTINGS]
+    key = _digest(json.dumps([source.name, source.object, _own_digest(), *settings, *made_from.values()]))
     return root / "workloads" / f"{source.name}-{key}"
 
 

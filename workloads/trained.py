@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from workloads.cache import cache_folder, temporary_folder
+from workloads.dtypes import bits, from_bits
 from workloads.errors import Kind, WorkloadError
 from workloads.prepare import prepare
 from workloads.workload import PreparedWorkload
@@ -26,7 +27,8 @@ def trained(spec: str, cache: Path | None = None) -> dict[str, Any]:
     if not path.is_file():
         raise WorkloadError("it is not trained on this machine", spec, f"Run: gevo train {spec}", Kind.DATA)
     with np.load(path) as leaves:
-        return nested({leaf.name: leaves[f"s{i}"] for i, leaf in enumerate(prepared.signature.state)})
+        state = enumerate(prepared.signature.state)
+        return nested({leaf.name: from_bits(leaves[f"s{i}"], leaf.dtype) for i, leaf in state})
 
 
 def trained_file(prepared: PreparedWorkload, cache: Path | None = None) -> Path:
@@ -42,7 +44,7 @@ def trained_file(prepared: PreparedWorkload, cache: Path | None = None) -> Path:
 
 def keep(state: Sequence[np.ndarray[Any, Any]], path: Path) -> None:
     """Write the leaves s0, s1, ... of a state, whole or not at all; equal states give equal bytes."""
-    named: dict[str, Any] = {f"s{i}": leaf for i, leaf in enumerate(state)}
+    named: dict[str, Any] = {f"s{i}": bits(leaf) for i, leaf in enumerate(state)}
     with temporary_folder(path.parent) as work:
         np.savez(work / path.name, **named)
         (work / path.name).replace(path)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from workloads.dtypes import from_bits
 from workloads.errors import WorkloadError
 
 SPLITS = ("train", "validation", "test")
@@ -24,7 +25,8 @@ Arrays = tuple[np.ndarray[Any, Any], ...]
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """One array argument or result: its path in the user's tree, its shape, its NumPy dtype name."""
+    """One array argument or result: its path in the user's tree, its shape, its NumPy dtype name, one of
+    `dtypes.ELEMENTS`."""
 
     name: str
     shape: tuple[int, ...]
@@ -113,9 +115,10 @@ class Workload:
         Without `step` it is `predict` that is tuned, with `batch_size` rows: the state is only read, and the error is
         that of the tuned function's own scores. See `workloads.trained` for a state that `gevo train` made.
     data: () -> {"train": (x, y), "validation": ..., "test": ...}, NumPy arrays with equal row counts in a split.
+        Data and state may be of any type in `dtypes.ELEMENTS`, and are kept as they are.
     eval_batch: rows of `predict` where a training is scored.
-    storage: the numerics rule. What a variant may store values between kernels in, of `STORAGES`; arithmetic,
-        state, batch and metrics stay f32. Permit what this step still learns with: `benchmarks/storage.py` shows it.
+    storage: the numerics rule. What a variant may store f32 values between kernels in, of `STORAGES`; arithmetic,
+        state, batch and metrics stay as they are. Permit what this step still learns with: see `benchmarks/storage.py`.
     """
 
     init: Callable[[int], Any]
@@ -151,8 +154,8 @@ class PreparedWorkload:
 
     signature.json, step.mlir (the function that is tuned, `Signature.entry`), lines.mlir (optional: the same with the
     lines of the user's source), predict.mlir (optional), init_<seed>.npz (leaves s0, s1, ...), data.json (folder of
-    the arrays), <split>_<leaf>.npy. The arrays hold their rows flat, so that workloads which see one data set in
-    different shapes share its file.
+    the arrays), <split>_<leaf>.npy, notes.json (optional: what to tell the user once). The arrays hold their rows flat,
+    so that workloads which see one data set in different shapes share its file; bfloat16 is kept as its bits.
     """
 
     folder: Path
@@ -180,17 +183,23 @@ class PreparedWorkload:
         path = self.folder / "predict.mlir"
         return path.read_text() if path.is_file() else None
 
+    @property
+    def notes(self) -> list[str]:
+        """What the frontend had to say, such as that JAX reads labels of 64 bits in 32."""
+        path = self.folder / "notes.json"
+        return json.loads(path.read_text()) if path.is_file() else []
+
     def initial_state(self, seed: int) -> list[np.ndarray[Any, Any]]:
         """State leaves in signature order, as `init(seed)` gave them."""
         with np.load(self.folder / f"init_{seed}.npz") as leaves:
-            return [leaves[f"s{i}"] for i in range(len(self.signature.state))]
+            return [from_bits(leaves[f"s{i}"], leaf.dtype) for i, leaf in enumerate(self.signature.state)]
 
     def split(self, name: str) -> Arrays:
         """The arrays of one split, in batch order, then the labels of a prediction; memory-mapped read-only."""
         where = self.folder / json.loads((self.folder / "data.json").read_text())["folder"]
         specs = (*self.signature.batch, *self.signature.labels)
         stored = (np.load(where / f"{name}_{i}.npy", mmap_mode="r") for i in range(len(specs)))
-        return tuple(a.reshape(len(a), *s.shape[1:]) for a, s in zip(stored, specs, strict=True))
+        return tuple(from_bits(a, s.dtype).reshape(len(a), *s.shape[1:]) for a, s in zip(stored, specs, strict=True))
 
     def batches(self, seed: int, steps: int) -> Iterator[Arrays]:
         """`steps` training batches in an order that depends on the seed alone; epochs reshuffle, short tails drop."""

@@ -67,19 +67,19 @@ class Memory(Scopes):
         panel = self._packed.get(access)
         if panel is not None:
             place, whole = self._place(panel, offsets, piece.offset), Piece(piece.offset, piece.lanes, piece.lanes)
-            return self._once(("load", panel.array, place, piece.lanes), lambda: self._read(
+            return self._once(("load", panel.array, load.element, place, piece.lanes), lambda: self._read(
                 Load(panel, load.element), place, whole, 1))  # fmt: skip
         wide = self._wide.get(access)
         if wide is not None:
             place = self._place(wide.panel, offsets, wide.shift(offsets))
-            return self._once(("load", wide.panel.array, place, 1), lambda: self._read(
+            return self._once(("load", wide.panel.array, load.element, place, 1), lambda: self._read(
                 Load(wide.panel, load.element), place, SCALAR, 1))  # fmt: skip
         stride = access.stride(loop) if loop >= 0 else 0
         by_lane = piece.lanes > 1 and any(loop in self._nest.loops_of(n) for n, _ in access.nodes)
         if by_lane:
             return self._gather(load, offsets, piece, loop)
         place = self._place(access, moved(offsets, loop, piece.offset))
-        key = ("load", access.array, place, piece.lanes, piece.active, stride)
+        key = ("load", access.array, load.element, place, piece.lanes, piece.active, stride)
         if access.array in self._written:
             return self._read(load, place, piece, stride)
         if stride not in (0, 1) and key not in self._scopes[-1]:
@@ -97,15 +97,15 @@ class Memory(Scopes):
         if first + lanes > self._widths[across]:
             return
         stride = access.stride(loop)
-        corner = {**offsets, across: first}
+        corner, what = {**offsets, across: first}, ("load", access.array, load.element)
         rows = []
         for lane in range(lanes):
             place = self._place(access, moved(corner, loop, piece.offset + lane))
-            rows.append(self._once(("load", access.array, place, lanes, lanes, 1), lambda p=place: self._read(
+            rows.append(self._once((*what, place, lanes, lanes, 1), lambda p=place: self._read(
                 load, p, Piece(0, lanes, lanes), 1)))  # fmt: skip
         for step, column in enumerate(transposed(self._code, rows, vector(load.element, lanes))):
             place = self._place(access, moved({**offsets, across: first + step}, loop, piece.offset))
-            self._scopes[-2 if self._inside_body else -1][("load", access.array, place, lanes, lanes, stride)] = column
+            self._scopes[-2 if self._inside_body else -1][(*what, place, lanes, lanes, stride)] = column
 
     def _read(self, load: Load, place: str, piece: Piece, stride: int) -> str:
         code, array = self._code, load.access.array
@@ -115,7 +115,7 @@ class Memory(Scopes):
             code.line(f"{made} = memref.load {memory}[{place}] : {kind}")
         elif stride == 1:
             type_ = vector(held, piece.lanes)
-            if piece.partial and self._arrays[array].element in NARROW:
+            if piece.partial and held in ("i8", "i16", "f16"):
                 made = self._read_parts(load.access.array, place, piece)
             elif piece.partial:
                 zero = code.constant("0.0" if held[0] in "fb" else "0", type_)
@@ -132,7 +132,7 @@ class Memory(Scopes):
         return self._unpacked(made, load, piece.lanes)
 
     def _read_parts(self, array: str, place: str, piece: Piece) -> str:
-        """A partial vector in powers of two: no x86 before AVX-512 has masked loads of 16 bits."""
+        """A partial vector in powers of two: no x86 before AVX-512 has masked loads of 8 or 16 bits."""
         code, memory, kind = self._code, self._memory[array], self._type(array)
         held = in_memory(self._arrays[array].element)
         whole = vector(held, piece.lanes)

@@ -14,6 +14,7 @@ from mlir import ir
 from mlir_passes.affine import linear
 from mlir_passes.ir_tools import attribute_names, body, is_block_argument, iterators, operations, producer, tensor_type
 from mlir_passes.kernels.forms import condition, cuts, domain, kept_dimensions, shared_rows, slice_of
+from mlir_passes.kernels.halves import Halves
 from mlir_passes.kernels.narrow import NARROW
 from mlir_passes.kernels.nest import (
     Access,
@@ -31,6 +32,7 @@ from mlir_passes.kernels.nest import (
     Total,
 )
 from mlir_passes.linalg_ops import loop_sizes
+from mlir_passes.space import TensorType
 
 _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape")
 _SKIPPED = ("tensor.empty", "arith.constant", "func.return", "bufferization.to_tensor", *_VIEWS)
@@ -66,6 +68,7 @@ def read(func_op: Any) -> Nest:
 class _Reader:
     def __init__(self, func_op: Any) -> None:
         self._nest = Nest()
+        self._halves = Halves(self._nest)
         self._ops = operations(body(func_op))
         self._values: dict[Any, _Value] = {}
         self._stored: dict[Any, str] = {}  # tensors of the kernel that stand in an array
@@ -103,16 +106,27 @@ class _Reader:
         ):
             self._nest.phases.append(Phase(tuple(loops), tuple(reductions), tuple(stores)))
         self._check()
+        self._drop_empty()
         return self._nest
 
     def _check(self) -> None:
-        temporary = sum(4 * a.size for a in self._nest.arrays.values() if a.argument < 0 and not a.constant)
+        own = (a for a in self._nest.arrays.values() if a.argument < 0 and not a.constant)
+        temporary = sum(TensorType((a.size,), a.element).bytes for a in own)
         if temporary > _MOST_TEMPORARY:
             raise NotCovered("temporaries too large for the stack")
         written = {s.access.array for p in self._nest.phases for s in p.stores}
         wanted = {name for names in self._targets.values() for name in names}
         if written & set(self._nest.arguments) != wanted:
             raise NotCovered("an output that nothing writes")
+
+    def _drop_empty(self) -> None:
+        """Leave out the phases that make nothing; a sum of nothing is for plain loops."""
+        nest = self._nest
+        if any(not nest.sizes[loop] for phase in nest.phases for loop in nest.reduced(phase)):
+            raise NotCovered("a reduction over no elements")
+        nest.phases = [p for p in nest.phases if all(nest.sizes[loop] for loop in (*nest.rows, *p.loops))]
+        if not nest.phases:
+            nest.rows = ()
 
     # arguments, constants, fills
 
@@ -305,9 +319,9 @@ class _Reader:
         if set(out) != set(loops) - set(reduced):
             raise NotCovered("a reduction whose result leaves out a parallel loop")
         form: list[Linear] = [({loop: 1}, 0, {}) for loop in out]
-        starts = [self._start(op.operands[inputs + i], form, phase) for i in range(len(arguments))]
+        starts = [self._halves.wide(self._start(op.operands[inputs + i], form, phase)) for i in range(len(arguments))]
         for number, argument in enumerate(arguments):
-            element = str(argument.type)
+            element = "f32" if str(argument.type) in NARROW else str(argument.type)
             self._nest.reductions.append(Reduction(reduced, starts[number], -1, element))
             scalars[argument] = self._nest.add(Carried(first + number, element))
         self._body(block, scalars, loops, phase)
@@ -315,7 +329,7 @@ class _Reader:
         for number, (result, value) in enumerate(zip(op.results, yielded, strict=True)):
             carried = self._nest.nodes[scalars[arguments[number]]]
             assert isinstance(carried, Carried)
-            node = self._scalar(value, scalars, loops)
+            node = self._halves.wide(self._scalar(value, scalars, loops))
             combiner, term = self._split(node, scalars[arguments[number]])
             index = first + number
             self._nest.reductions[index] = replace(
@@ -323,16 +337,19 @@ class _Reader:
             )
             self._phase_reductions[phase].append(index)
             total = self._nest.add(Total(index, carried.element))
+            if str(value.type) in NARROW:
+                total = self._halves.rounded(total, str(value.type))
             inner = [loop for loop in out if loop not in self._nest.rows]
             row_value = bool(self._nest.rows) and not inner
             self._made(result, total, out, -1 if row_value else phase)
 
     def _start(self, value: Any, form: Sequence[Linear], phase: int) -> int:
-        """What a reduction starts from; where nothing wrote that, any value may be taken: 0."""
-        if self._is_storage(value):
-            element = str(ir.RankedTensorType(value.type).element_type)
-            return self._nest.add(Constant("0.0" if element[0] in "fb" else "0", element))
+        """What a reduction starts from."""
         return self._element(value, form, phase)
+
+    def _any(self, element: str) -> int:
+        """What stands where nothing was written: any value may be taken."""
+        return self._nest.add(Constant("0.0" if element[0] in "fb" else "0", element))
 
     def _split(self, body_node: int, carried: int) -> tuple[str, int]:
         """combiner and term of a body that is combiner(carried, term)."""
@@ -364,6 +381,8 @@ class _Reader:
         shape = ir.RankedTensorType(value.type).shape
         element = str(ir.RankedTensorType(value.type).element_type)
         made = self._values.get(value)
+        if made is None and self._is_storage(value):
+            return self._any(element)
         if made is None:
             if value not in self._arrays or self._is_output(self._arrays[value]):
                 raise NotCovered("a tensor that nothing wrote")
@@ -490,11 +509,7 @@ class _Reader:
         raise NotCovered(f"a scalar from {op.name}")
 
     def _applied(self, op: Any, operands: Sequence[int]) -> int:
-        """An op on nodes; what is widened where it is read is a load of the wide type."""
-        element, source = str(op.results[0].type), self._nest.nodes[operands[0]] if operands else None
-        if op.name == "arith.extf" and isinstance(source, Load) and source.element in NARROW and element == "f32":
-            return self._nest.add(replace(source, element=element))
-        return self._nest.add(Apply(op.name, tuple(operands), _attributes(op), element))
+        return self._halves.applied(op, operands, _attributes(op))
 
     def _linear(self, number: int) -> Linear:
         """An index node as a linear form of loops and of nodes."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mlir_passes.kernels.code import vector
 from mlir_passes.kernels.memory import Memory
 from mlir_passes.kernels.narrow import NARROW, bf16_bits, computed, narrowed, widened
@@ -15,6 +17,10 @@ from mlir_passes.kernels.nest import (
 )
 from mlir_passes.kernels.pieces import SCALAR, Offsets, Piece
 from mlir_passes.kernels.vector_math import EXPANSIONS, NATIVE
+
+_DIVISIONS = frozenset(  # a lane that counts for nothing must not hold a zero there: the CPU would trap
+    f"arith.{name}" for name in ("divsi", "divui", "remsi", "remui", "ceildivsi", "ceildivui", "floordivsi")
+)
 
 
 class Values(Memory):
@@ -79,19 +85,40 @@ class Values(Memory):
                     factors = [self._lanes(o, offsets, piece, loop) for o in (*product.operands, other)]
                     return code.op("math.fma", factors, type_)
         operands = [self._lanes(o, offsets, piece, loop) for o in found.operands]
+        types = [vector(computed(nodes[o].element), piece.lanes) for o in found.operands]
         if found.name.startswith("math.") and found.name not in NATIVE:
+            if element == "f64" and set(types) == {type_}:
+                return self._by_lane_called(found, operands, piece.lanes)
             if element != "f32" or found.name not in EXPANSIONS:
                 raise NotCovered(f"{found.name} on {element}")
             return EXPANSIONS[found.name](code, operands, type_)
-        types = [vector(computed(nodes[o].element), piece.lanes) for o in found.operands]
         if found.name == "arith.truncf" and element in NARROW and nodes[found.operands[0]].element == "f32":
             return narrowed(code, operands[0], types[0], type_)
         if found.name == "arith.extf" and nodes[found.operands[0]].element in NARROW and element == "f32":
             return widened(code, operands[0], types[0], type_)
+        if found.name in _DIVISIONS and piece.partial:
+            mask, one = f"vector<{piece.lanes}xi1>", code.constant(1, types[1])
+            operands[1] = code.op("arith.select", (self._mask(piece), operands[1], one), f"{mask}, {types[1]}")
         made = code.name()
         attributes = f" {{{found.attributes}}}" if found.attributes else ""
         code.line(f'{made} = "{found.name}"({", ".join(operands)}){attributes} : ({", ".join(types)}) -> {type_}')
         return made
+
+    def _by_lane_called(self, found: Apply, operands: Sequence[str], lanes: int) -> str:
+        """A function of f64, for which there is no expansion: the C library's, once a lane."""
+        code, whole = self._code, vector("f64", lanes)
+        if lanes == 1:
+            return code.op(found.name, operands, "f64")
+        made: list[str] = []
+        for lane in range(lanes):
+            given: list[str] = []
+            for operand in operands:
+                given.append(code.name())
+                code.line(f"{given[-1]} = vector.extract {operand}[{lane}] : f64 from {whole}")
+            made.append(code.op(found.name, given, "f64"))
+        joined = code.name()
+        code.line(f"{joined} = vector.from_elements {', '.join(made)} : {whole}")
+        return joined
 
     def _index(self, loop: int, offsets: Offsets, piece: Piece, vector_loop: int) -> str:
         """The value of a loop, one a lane along the vector loop."""

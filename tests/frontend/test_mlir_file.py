@@ -98,3 +98,39 @@ def test_arrays_of_another_shape_are_refused(folder):
     np.savez(folder / "init_0.npz", s0=np.ones((3, 3), np.float32))
     with pytest.raises(WorkloadError, match=r"init_0: w is float32\[3, 3\]"):
         trace_file("tiny", folder / "tiny.mlir")
+
+
+def test_arrays_of_another_type_are_converted_with_a_word_or_refused(folder):
+    arrays = folder / "arrays"
+    for split in ("train", "validation", "test"):
+        np.savez(arrays / f"{split}.npz", x=np.ones((8, 3)), y=np.arange(8))
+    np.savez(folder / "init_0.npz", s0=np.full((3, 2), 0.1))
+    traced = trace_file("tiny", folder / "tiny.mlir")
+    assert [a.dtype.name for a in traced.splits["test"]] == ["float32", "int32"]
+    assert traced.initial[0][0].dtype == np.float32
+    assert set(traced.notes) == {
+        "data x is float64; kept as float32, as the signature says",
+        "data y is int64; kept as int32, as the signature says",
+        "state leaf w is float64; kept as float32, as the signature says",
+    }
+    for wrong in (np.arange(8) + 2**31, np.ones(8)):
+        np.savez(arrays / "test.npz", x=np.ones((8, 3), np.float32), y=wrong)
+        with pytest.raises(WorkloadError):
+            trace_file("tiny", folder / "tiny.mlir")
+
+
+def test_bfloat16_may_be_written_as_its_bits(folder):
+    import ml_dtypes
+
+    signature = json.loads(json.dumps(SIGNATURE).replace('"shape": [3, 2], "dtype": "float32"',
+                                                         '"shape": [3, 2], "dtype": "bfloat16"'))  # fmt: skip
+    (folder / "tiny.json").write_text(json.dumps(signature))
+    (folder / "tiny.mlir").write_text(STEP.replace("3x2xf32", "3x2xbf16"))
+    leaf = np.arange(6).reshape(3, 2).astype(ml_dtypes.bfloat16)
+    for given in (leaf.view(np.uint16), leaf, leaf.astype(np.float32)):
+        np.savez(folder / "init_0.npz", s0=given)
+        read = trace_file("tiny", folder / "tiny.mlir").initial[0][0]
+        assert read.dtype == leaf.dtype and np.array_equal(read, leaf)
+    (folder / "tiny.json").write_text(json.dumps(signature).replace("bfloat16", "float8_e5m2"))
+    with pytest.raises(WorkloadError, match="w has dtype 'float8_e5m2'"):
+        trace_file("tiny", folder / "tiny.mlir")

@@ -67,7 +67,7 @@ def test_what_is_tuned_is_predict_and_its_weights_are_arguments(model: Path):
     assert (signature.task, signature.entry, signature.predict_inputs) == ("prediction", "predict", ())
     assert [(s.name, s.shape) for s in signature.state] == [("b", (2,)), ("layer.w", (3, 2))]
     assert [(s.name, s.shape, s.dtype) for s in signature.batch] == [("x", (4, 3), "float32")]
-    assert [(s.name, s.dtype) for s in signature.labels] == [("y", "int32")]
+    assert [(s.name, s.dtype) for s in signature.labels] == [("y", "int64")]
     assert [(s.name, s.shape) for s in signature.metrics] == [("scores", (4, 2))]
     assert prepared.predict_text is None
     assert [a.shape for a in prepared.split("test")] == [(8, 3), (8,)]

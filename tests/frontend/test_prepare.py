@@ -69,7 +69,7 @@ def test_a_users_model_is_prepared_once_and_again_when_anything_it_read_changes(
     spec, cache = write_model(tmp_path), tmp_path / "cache"
     first = prepare(spec, cache)
     assert [s.name for s in first.signature.state] == ["key", "w"]
-    assert [s.dtype for s in first.signature.state] == ["int32", "float32"]
+    assert [s.dtype for s in first.signature.state] == ["uint32", "float32"]
     assert [(s.name, s.shape) for s in first.signature.batch] == [("x", (4, 3)), ("y", (4,))]
     assert [(s.name, s.shape) for s in first.signature.predict_inputs] == [("x", (6, 3))]
     assert [s.name for s in first.signature.metrics] == ["loss"]
@@ -78,7 +78,7 @@ def test_a_users_model_is_prepared_once_and_again_when_anything_it_read_changes(
     assert not any(mark in first.step_text for mark in ("jax.", "mhlo.", "tf."))
     assert first.initial_state(7)[0].tolist() == [0, 7] and first.initial_state(4)[1][0, 0] == 4
     x, y = first.split("validation")
-    assert x.shape == (6, 3) and y.dtype == np.int32
+    assert x.shape == (6, 3) and y.dtype == np.int64
 
     assert prepare(spec, cache) == first
     (tmp_path / "neighbour.py").write_text("SCALE = 0.25\n")

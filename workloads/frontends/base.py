@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from workloads.cache import temporary_folder
+from workloads.dtypes import ELEMENTS, bits
 from workloads.errors import Kind, WorkloadError
 from workloads.workload import SPLITS, Arrays, ArraySpec, PreparedWorkload, Signature, Workload
 
 # name of a frontend of Python workloads -> "module:function", a function (name, Workload, path) -> Traced
 FRONTENDS = {"jax": "workloads.frontends.jax:trace"}
-DTYPES = ("float32", "int32", "bool")
 FRESH_SEEDS = 5  # those of the final check, beside the ones that a search uses
 
 Trace: TypeAlias = Callable[[str, Workload, Path], "Traced"]
@@ -31,6 +31,7 @@ class Traced:
     """What a frontend gives: the functions as linalg-on-tensors text, and every array they need.
 
     step: the one that is tuned. predict: what scores a training. lines: `step` with locations in the user's source.
+    notes: what the user should hear once, such as how JAX reads an array of 64-bit numbers.
     """
 
     signature: Signature
@@ -39,6 +40,7 @@ class Traced:
     initial: Mapping[int, Arrays]
     splits: Mapping[str, Arrays]
     lines: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def frontend(name: str, where: str) -> Trace:
@@ -69,13 +71,14 @@ def save(traced: Traced, folder: Path, arrays: Path) -> PreparedWorkload:
     if traced.predict is not None:
         (folder / "predict.mlir").write_text(traced.predict)
     for seed, leaves in traced.initial.items():
-        named: dict[str, Any] = {f"s{i}": leaf for i, leaf in enumerate(leaves)}
+        named: dict[str, Any] = {f"s{i}": bits(leaf) for i, leaf in enumerate(leaves)}
         np.savez(folder / f"init_{seed}.npz", **named)
     for split, leaves in traced.splits.items():
         for index, leaf in enumerate(leaves):
             stored = _store(leaf, arrays)
             (folder / f"{split}_{index}.npy").symlink_to(os.path.relpath(stored, folder))
     (folder / "data.json").write_text(json.dumps({"folder": "."}))
+    (folder / "notes.json").write_text(json.dumps(traced.notes))
     return PreparedWorkload.load(folder)
 
 
@@ -103,16 +106,12 @@ def check_splits(splits: Mapping[str, Arrays], where: str, eval_batch: int, batc
 
 
 def as_leaf(value: Any, what: str, where: str) -> np.ndarray[Any, Any]:
-    """`value` as a NumPy array of one of our dtypes; 64-bit values are narrowed, uint32 is kept bit by bit as int32."""
+    """`value` as a dense NumPy array of the type it has, one of `ELEMENTS`, in the byte order of this machine."""
     array = np.asarray(value)
-    narrow = {"float64": np.float32, "int64": np.int32}.get(array.dtype.name)
-    if narrow is not None:
-        array = array.astype(narrow)
-    if array.dtype == np.uint32:
-        array = array.view(np.int32)
-    if array.dtype.name not in DTYPES:
-        raise WorkloadError(f"{what} has dtype {array.dtype}", where, f"Cast it to one of {', '.join(DTYPES)}")
-    return np.ascontiguousarray(array).reshape(array.shape)
+    if array.dtype.name not in ELEMENTS:
+        raise WorkloadError(f"{what} has dtype {array.dtype}", where, f"Cast it to one of {', '.join(ELEMENTS)}")
+    native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    return np.ascontiguousarray(native).reshape(array.shape)
 
 
 def spec(name: str, array: np.ndarray[Any, Any], rows: int | None = None) -> ArraySpec:
@@ -133,7 +132,7 @@ def seeds(quality_seeds: tuple[int, ...]) -> list[int]:
 
 def _store(array: np.ndarray[Any, Any], arrays: Path) -> Path:
     """The file in `arrays` that holds these rows, flat: (rows, elements of a row)."""
-    flat = array.reshape(len(array), -1) if array.ndim > 1 else array
+    flat = bits(array.reshape(len(array), -1) if array.ndim > 1 else array)
     digest = hashlib.sha256(f"{flat.dtype} {flat.shape}".encode() + flat.tobytes()).hexdigest()[:32]
     path = arrays / f"{digest}.npy"
     if not path.is_file():

@@ -2,7 +2,8 @@
 
 The JSON file is a `Signature` with two entries more, both relative to its own folder:
 "data": "file.py:function" or "module:function" that returns the splits, or a folder of <split>.npz
-with the arrays x, y, ...; "initial": a folder of init_<seed>.npz with the leaves s0, s1, ...
+with the arrays x, y, ...; "initial": a folder of init_<seed>.npz with the leaves s0, s1, ... An array of another type
+than the signature's is converted, with a word, where no integer changes; bfloat16 may stand as its 16 bits.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from workloads.dtypes import ELEMENTS, dtype_named, from_bits, is_float
 from workloads.errors import WorkloadError
 from workloads.frontends.base import Traced, batch_names, check_splits
 from workloads.frontends.user_code import load_module, user_code
 from workloads.workload import SPLITS, Arrays, ArraySpec, Signature
 
-ELEMENTS = {"float32": "f32", "int32": "i32", "bool": "i1"}
+Array = np.ndarray[Any, Any]
 
 
 def trace_file(name: str, path: Path) -> Traced:
@@ -33,6 +35,7 @@ def trace_file(name: str, path: Path) -> Traced:
         raise WorkloadError(
             f"not a signature: {error}", str(beside), "It needs state, batch, metrics, predict_inputs and quality"
         ) from error
+    _check_types(signature, str(beside))
     text = path.read_text()
     state, metrics = [*signature.state], [*signature.metrics]
     predict = None
@@ -49,13 +52,39 @@ def trace_file(name: str, path: Path) -> Traced:
     batch_rows = signature.batch[0].shape[0]
     rows = signature.predict_inputs[0].shape[0] if signature.predict_inputs else 1
     rows = batch_rows if signature.is_prediction else rows
+    notes: dict[str, None] = {}
     splits = check_splits(_data(described, beside), str(beside), rows, batch_rows)
-    for spec, array in zip((*signature.batch, *signature.labels), splits["train"], strict=True):
-        if (spec.shape[1:], spec.dtype) != (array.shape[1:], array.dtype.name):
-            raise WorkloadError(
-                f"data {spec.name} has rows {array.dtype}{list(array.shape[1:])}", str(beside), f"Expected {spec}"
-            )
-    return Traced(signature, text, predict, _initial(described, beside, signature), splits)
+    specs = (*signature.batch, *signature.labels)
+    for split, arrays in splits.items():
+        pairs = zip(specs, arrays, strict=True)
+        splits[split] = tuple(_as_described(a, s, f"data {s.name}", str(beside), notes) for s, a in pairs)
+        for spec, array in zip(specs, arrays, strict=True):
+            if spec.shape[1:] != array.shape[1:]:
+                raise WorkloadError(
+                    f"data {spec.name} has rows {array.dtype}{list(array.shape[1:])}", str(beside), f"Expected {spec}"
+                )
+    initial = _initial(described, beside, signature, notes)
+    return Traced(signature, text, predict, initial, splits, notes=tuple(notes))
+
+
+def _check_types(signature: Signature, where: str) -> None:
+    for spec in (*signature.state, *signature.batch, *signature.metrics, *signature.predict_inputs, *signature.labels):
+        if spec.dtype not in ELEMENTS:
+            raise WorkloadError(f"{spec.name} has dtype {spec.dtype!r}", where, f"Known are {', '.join(ELEMENTS)}")
+
+
+def _as_described(array: Array, spec: ArraySpec, what: str, where: str, notes: dict[str, None]) -> Array:
+    """`array` in the type of `spec`. Another float type is rounded and another integer type kept, each with a note; an
+    integer that would change, and anything else, is a WorkloadError."""
+    wanted, array = dtype_named(spec.dtype), from_bits(array, spec.dtype)
+    if array.dtype == wanted:
+        return array
+    both = array.dtype.kind + wanted.kind
+    fits = set(both) <= set("iu") and np.array_equal(array.astype(wanted).astype(array.dtype), array)
+    if not fits and not (is_float(array.dtype) and is_float(wanted)):
+        raise WorkloadError(f"{what} is {array.dtype}, the signature says {wanted}", where, "Make one like the other")
+    notes[f"{what} is {array.dtype}; kept as {wanted}, as the signature says"] = None
+    return array.astype(wanted)
 
 
 def _check_prediction(signature: Signature, where: str) -> None:
@@ -97,7 +126,7 @@ def _check_function(text: str, path: Path, name: str, inputs: list[ArraySpec], r
 
 
 def _type(spec: ArraySpec) -> str:
-    return "x".join([*map(str, spec.shape), ELEMENTS.get(spec.dtype, spec.dtype)])
+    return "x".join([*map(str, spec.shape), ELEMENTS[spec.dtype]])
 
 
 def _data(described: dict[str, Any], beside: Path) -> dict[str, Arrays]:
@@ -114,7 +143,9 @@ def _data(described: dict[str, Any], beside: Path) -> dict[str, Arrays]:
         return getattr(module, function)()
 
 
-def _initial(described: dict[str, Any], beside: Path, signature: Signature) -> dict[int, Arrays]:
+def _initial(
+    described: dict[str, Any], beside: Path, signature: Signature, notes: dict[str, None]
+) -> dict[int, Arrays]:
     folder = beside.parent / str(described.get("initial", "."))
     names = tuple(f"s{i}" for i in range(len(signature.state)))
     found = {int(p.stem.removeprefix("init_")): _npz(p, names) for p in sorted(folder.glob("init_*.npz"))}
@@ -122,17 +153,22 @@ def _initial(described: dict[str, Any], beside: Path, signature: Signature) -> d
     if lacking:
         raise WorkloadError(f"no initial state for seeds {lacking}", str(folder), "Save init_<seed>.npz with s0, ...")
     for seed, leaves in found.items():
-        for spec, leaf in zip(signature.state, leaves, strict=True):
-            if (spec.shape, spec.dtype) != (leaf.shape, leaf.dtype.name):
+        pairs = list(zip(signature.state, leaves, strict=True))
+        for spec, leaf in pairs:
+            if spec.shape != leaf.shape:
                 raise WorkloadError(
                     f"init_{seed}: {spec.name} is {leaf.dtype}{list(leaf.shape)}", str(folder), f"Expected {spec}"
                 )
+        found[seed] = tuple(
+            _as_described(leaf, spec, f"state leaf {spec.name}", str(folder), notes) for spec, leaf in pairs
+        )
     return found
 
 
 def _npz(path: Path, names: tuple[str, ...]) -> Arrays:
     try:
         with np.load(path) as arrays:
-            return tuple(arrays[name] for name in names)
+            found = (arrays[name] for name in names)
+            return tuple(from_bits(a, "bfloat16") if a.dtype.str[1:] == "V2" else a for a in found)
     except (OSError, KeyError, ValueError) as error:
         raise WorkloadError(str(error), str(path), f"Expected a file with the arrays {', '.join(names)}") from error
