@@ -82,7 +82,7 @@ class _Grouping:
 
     def _sources(self, op: OpText) -> list[int]:
         """Groups that make what the op reads."""
-        made = (self._step.storage_of(value) for value in (*op.operands, *op.captures))
+        made = (source for value in (*op.operands, *op.captures) for source in self._step.reads_of(value))
         return [self._home[value] for value in made if value in self._home]
 
     def _siblings(self, op: OpText) -> list[int]:
@@ -103,10 +103,10 @@ class _Grouping:
         return self._fits(_in_order([*self._at(number).ops, op]))
 
     def _fits(self, ops: Sequence[OpText]) -> bool:
-        """Whether ops are a form of a kernel, and none reads what another makes in another shape."""
+        """Whether ops are a form of a kernel, and none reads what another makes in another shape or as a scalar."""
         made = {r for op in ops for r in op.results}
         views = (v for op in ops for v in (*op.operands, *op.captures) if v not in made)
-        return _fits(ops) and all(self._step.storage_of(v) not in made for v in views)
+        return _fits(ops) and made.isdisjoint(source for v in views for source in self._step.reads_of(v))
 
     def _depend(self, number: int, sources: Sequence[int]) -> None:
         """Note that a group reads from `sources`, and what follows from that."""

@@ -164,6 +164,19 @@ class StepText:
             op = self.makers.get(value)
         return value
 
+    def reads_of(self, value: str) -> list[str]:
+        """The values whose memory a kernel reads where it needs `value`: its own, or what its helpers read."""
+        found: dict[str, None] = {}
+        left = [value]
+        while left:
+            source = self.storage_of(left.pop())
+            op = self.makers.get(source)
+            if op is not None and self.is_helper(op):
+                left += [*op.operands, *op.captures]
+            else:
+                found[source] = None
+        return list(found)
+
     def is_helper(self, op: OpText) -> bool:
         """Whether kernels that need its result compute it themselves: constants, fills, scalars, views of such."""
         if op.name in VIEWS:

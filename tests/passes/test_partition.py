@@ -194,6 +194,37 @@ def test_scalars_are_computed_where_they_are_used():
     np.testing.assert_allclose(run(text, x, np.float32(3))[0], 9 * x, rtol=1e-6)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_scalar_of_a_value_is_read_after_the_kernel_that_makes_the_value(sign: int):
+    scalar = "indexing_maps = [affine_map<() -> ()>, affine_map<() -> ()>], iterator_types = []"
+    code = f"""%zero = arith.constant 0.0 : f32
+  %two = arith.constant 2.0 : f32
+  %e = tensor.empty() : tensor<f32>
+  %eb = tensor.empty() : tensor<i1>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<f32>) -> tensor<f32>
+  %sum = linalg.generic {{indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> ()>],
+      iterator_types = ["reduction"]}} ins(%x : tensor<5xf32>) outs(%f : tensor<f32>) {{
+  ^bb0(%p: f32, %acc: f32):
+    %s = arith.addf %acc, %p : f32
+    linalg.yield %s : f32
+  }} -> tensor<f32>
+  %flag = linalg.generic {{{scalar}}} ins(%sum : tensor<f32>) outs(%eb : tensor<i1>) {{
+  ^bb0(%p: f32, %o: i1):
+    %c = arith.cmpf ogt, %p, %zero : f32
+    linalg.yield %c : i1
+  }} -> tensor<i1>
+  %positive = tensor.extract %flag[] : tensor<i1>
+  %1 = linalg.generic {{{scalar}}} ins(%sum : tensor<f32>) outs(%e : tensor<f32>) {{
+  ^bb0(%p: f32, %o: f32):
+    %m = arith.mulf %p, %two : f32
+    %w = arith.select %positive, %m, %zero : f32
+    linalg.yield %w : f32
+  }} -> tensor<f32>"""
+    x = sign * np.arange(1, 6, dtype=np.float32)
+    got = run(step_of(code, "%x: tensor<5xf32>", "%1", "tensor<f32>"), x)[0]
+    np.testing.assert_allclose(got, 30 if sign > 0 else 0)
+
+
 def test_training_step_is_cut_into_its_contractions_their_epilogues_and_the_rest():
     graph = cut(MLP, n_state=2)
     count = Counter(kinds(graph))
