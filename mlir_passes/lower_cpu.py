@@ -38,7 +38,7 @@ _LOOPS = (
 )
 _TO_LLVM = (
     "expand-strided-metadata,lower-affine,convert-scf-to-cf,canonicalize,cse,convert-vector-to-llvm,"
-    "math-expand-ops{ops=fpowi,clampf},convert-math-to-llvm{approximate-log1p=false},convert-math-to-libm,expand-strided-metadata,lower-affine,"
+    "math-expand-ops,convert-math-to-llvm,convert-math-to-libm,expand-strided-metadata,lower-affine,"
     "convert-arith-to-llvm,convert-index-to-llvm,finalize-memref-to-llvm,"
     "convert-func-to-llvm{use-bare-ptr-memref-call-conv=true},convert-cf-to-llvm,convert-ub-to-llvm,"
     "reconcile-unrealized-casts,canonicalize,cse"
@@ -50,7 +50,7 @@ _IN_F32 = (  # arithmetic on f16 and bf16, for which LLVM calls a library that i
 
 
 _EMITTED_TO_LLVM = (
-    "convert-scf-to-cf,convert-vector-to-llvm{reassociate-fp-reductions=true},convert-math-to-llvm{approximate-log1p=false},"
+    "convert-scf-to-cf,convert-vector-to-llvm{reassociate-fp-reductions=true},convert-math-to-llvm,"
     "convert-math-to-libm,"
     "convert-arith-to-llvm,convert-index-to-llvm,finalize-memref-to-llvm,"
     "convert-func-to-llvm{use-bare-ptr-memref-call-conv=true},convert-cf-to-llvm,reconcile-unrealized-casts"
@@ -127,7 +127,6 @@ def _by_emitter(kernel: KernelText, key: str, context: ir.Context, choice: Choic
     chosen = choice.schedules or defaults(nest, machine())
     text, shards = emit(nest, chosen, symbol(key), aliased)
     module = parse(text, context, "compile")
-    _call_expm1(module)
     run_passes(module, _EMITTED_TO_LLVM, "compile")
     return KernelObject(object_from_ir(translate(module.operation), passes=_LLVM_PASSES), 0, shards)
 
@@ -144,30 +143,8 @@ def _by_loops(kernel: KernelText, key: str, context: ir.Context) -> KernelObject
     store_i1_as_i8(module)
     if "f16" in kernel.text:  # bf16 too
         run_passes(module, _IN_F32, "compile")
-    _call_expm1(module)
     run_passes(module, _TO_LLVM, "compile")
     return KernelObject(object_from_ir(translate(module.operation)), workspace)
-
-
-def _call_expm1(module: ir.Module) -> None:
-    """Let the C library compute math.expm1 of scalars: `convert-math-to-llvm` makes it exp(x) - 1, which is 0 for a
-    small x."""
-    declared: set[str] = set()
-    for op in [o for o in walk(module.operation) if o.name == "math.expm1"]:
-        type_ = op.results[0].type
-        name = {"f32": "expm1f", "f64": "expm1"}[str(type_)]
-        with ir.InsertionPoint.at_block_begin(module.body):
-            if name not in declared:
-                declared.add(name)
-                signature = ir.TypeAttr.get(ir.FunctionType.get([type_], [type_]))
-                attributes = {"sym_name": ir.StringAttr.get(name), "function_type": signature}
-                attributes["sym_visibility"] = ir.StringAttr.get("private")
-                ir.Operation.create("func.func", attributes=attributes, regions=1)
-        with ir.InsertionPoint(op):
-            callee = {"callee": ir.FlatSymbolRefAttr.get(name)}
-            made = ir.Operation.create("func.call", results=[type_], operands=[op.operands[0]], attributes=callee)
-        op.results[0].replace_all_uses_with(made.result)
-        op.erase()
 
 
 def _has(module: ir.Module, name: str) -> bool:
