@@ -19,6 +19,10 @@ from mlir_passes.kernels.nest import (
 from mlir_passes.kernels.pieces import SCALAR, Offsets, Piece
 from mlir_passes.kernels.vector_math import EXPANSIONS, FUNCTIONS, NATIVE
 
+_DIVISIONS = frozenset(  # a lane that counts for nothing must not hold a zero there: the CPU would trap
+    f"arith.{name}" for name in ("divsi", "divui", "remsi", "remui", "ceildivsi", "ceildivui", "floordivsi")
+)
+
 
 class Values(Memory):
     """Nodes as scalars where they do not depend on the vector loop, as vectors where they do."""
@@ -98,6 +102,9 @@ class Values(Memory):
             return narrowed(code, operands[0], types[0], type_)
         if found.name == "arith.extf" and nodes[found.operands[0]].element in NARROW and element == "f32":
             return widened(code, operands[0], types[0], type_)
+        if found.name in _DIVISIONS and piece.partial:
+            mask, one = f"vector<{piece.lanes}xi1>", code.constant(1, types[1])
+            operands[1] = code.op("arith.select", (self._mask(piece), operands[1], one), f"{mask}, {types[1]}")
         made = code.name()
         attributes = f" {{{found.attributes}}}" if found.attributes else ""
         code.line(f'{made} = "{found.name}"({", ".join(operands)}){attributes} : ({", ".join(types)}) -> {type_}')

@@ -1,9 +1,9 @@
-"""Expansions of math functions for f32, on a scalar or on a vector of any lane count, without calls and branches.
+"""Expansions of math functions for f32, on a scalar or on a vector of any lane count, without calls; sin and cos alone
+branch, for arguments beyond 1e5.
 
 Each bound holds for the error in units in the last place (ulp) of the float32 result against float64, checked on
-every 64th float32 value (sin and cos: on all within their range; powf: on random ones). NaN gives NaN; an overflow
-gives infinity. Denormal arguments and results are kept, within the same bound of their own last place, unless the
-thread flushes them to zero.
+every 64th float32 value (powf: on random ones). NaN gives NaN; an overflow gives infinity. Denormal arguments and
+results are kept, within the same bound of their own last place, unless the thread flushes them to zero.
 Fused multiply-add must stay fused: `math-expand-ops` splits it, so `convert-math-to-llvm` is to run before.
 
 The polynomials are minimax fits of relative error by Lawson's reweighted least squares, in float64 on 2001 or more
@@ -43,6 +43,10 @@ _INF, _MINUS_INF, _NAN = "0x7F800000", "0xFF800000", "0xFFFFFFFF"
 _LARGEST, _LEAST_NORMAL = "0x7F7FFFFF", "0x00800000"
 _LOG2_E = 1.44269502
 _LOG2_E_REST = 1.92596303e-08
+_ROUND_64 = 6755399441055744.0  # 1.5 * 2^52, the same for float64
+_HALF_PI = 1.5707963267948966
+# 1 / (2 pi) in parts of 28 bits, the k-th in units of 2^-(30 + 28 k): enough for arguments up to 2^128
+_TURN = (170891318, 240010261, 44024437, 131200308, 232525238, 43358524, 70845471)
 _LN2 = 0.693147182
 _LN2_REST = -1.90465421e-09
 
@@ -301,34 +305,61 @@ def _rsqrt(code: Code, operands: Sequence[str], type_text: str) -> str:
 
 
 def _sin(code: Code, operands: Sequence[str], type_text: str) -> str:
-    """sin x, 2 ulp for |x| <= 100 and 2.1 ulp for |x| <= 1e5; see `_sine`."""
+    """sin x, 2.1 ulp; see `_sine`."""
     return _sine(_Lanes(code, type_text), operands[0], 0)
 
 
 def _cos(code: Code, operands: Sequence[str], type_text: str) -> str:
-    """cos x, 2 ulp for |x| <= 1e5; see `_sine`."""
+    """cos x, 2 ulp; see `_sine`."""
     return _sine(_Lanes(code, type_text), operands[0], 1)
 
 
 def _sine(v: _Lanes, x: str, quarters: int) -> str:
-    """sin(x + quarters pi/2), by pi/2 in three parts.
-
-    Up to |x| = 8e5 the absolute error is below 1e-6. Beyond, the value means nothing, but is within -1 and 1.
-    """
+    """sin(x + quarters pi/2), by pi/2 in three parts; where a lane is beyond 1e5, by `_far_quarters`."""
     rounded = v.fma(x, 0.636619747, _ROUND)
     n = v.sub(rounded, _ROUND)
     r = x
     for part in (1.57079601, 3.13916473e-07, 5.39030253e-15):
         r = v.fma(n, -part, r)
-    r = v.clamp(r, -0.82, 0.82)
+    far = v.compare("ogt", v.op("math.absf", x), 1e5)
+    r, quadrant = _far_quarters(v, x, far, v.clamp(r, -0.82, 0.82), v.bits(rounded))
     square = v.mul(r, r)
     sine, cosine = v.mul(r, v.horner(square, _SIN)), v.horner(square, _COS)
-    quadrant = v.bits(rounded)
     if quarters:
         quadrant = v.integer("addi", quadrant, quarters)
     odd = v.code.op("arith.cmpi slt,", [v.integer("shli", quadrant, 31), v.code.constant(0, v.integers)], v.integers)
     sign = v.integer("andi", v.integer("shli", quadrant, 30), _SIGN_BITS)
     return v.floats(v.integer("xori", v.bits(v.select(odd, cosine, sine)), sign))
+
+
+def _far_quarters(v: _Lanes, x: str, far: str, r: str, quadrant: str) -> tuple[str, str]:
+    """(r, n) with x = r + n pi/2 in the lanes that are `far`, and as given in the others; skipped where none is.
+
+    After Payne and Hanek (1983): x times each part of 1 / (2 pi) is exact in float64, and so are the whole turns that
+    are taken from it. NaN and infinities give NaN.
+    """
+    code, wide, lanes = v.code, _Lanes(v.code, like(v.type, "f64")), like(v.type, "i1")
+    any_far = far
+    if v.type.startswith("vector<"):
+        any_far = code.name()
+        code.line(f"{any_far} = vector.reduction <or>, {far} : {lanes} into i1")
+    made = code.name()
+    with code.block(f"{made}:2 = scf.if {any_far} -> ({v.type}, {v.integers})", "}"):
+        value = code.convert("arith.extf", x, v.type, wide.type)
+        rest, turned = code.constant(0.0, wide.type), code.constant(0.0, wide.type)
+        for k, part in enumerate(_TURN):
+            turns = wide.mul(value, part * 2.0 ** -(30 + 28 * k))
+            quarters = wide.fma(wide.sub(turns, wide.op("math.roundeven", turns)), 4.0, rest)
+            whole = wide.op("math.roundeven", quarters)
+            rest, turned = wide.sub(quarters, whole), wide.add(turned, whole)
+        angle = code.convert("arith.truncf", wide.mul(rest, _HALF_PI), wide.type, v.type)
+        bits = code.convert("arith.bitcast", wide.add(turned, _ROUND_64), wide.type, like(v.type, "i64"))
+        number = code.convert("arith.trunci", bits, like(v.type, "i64"), v.integers)
+        kept = v.select(far, angle, r), v.select_bits(far, number, quadrant)
+        code.line(f"scf.yield {', '.join(kept)} : {v.type}, {v.integers}")
+        code.line("} else {")
+        code.line(f"scf.yield {r}, {quadrant} : {v.type}, {v.integers}")
+    return f"{made}#0", f"{made}#1"
 
 
 def _powf(code: Code, operands: Sequence[str], type_text: str) -> str:

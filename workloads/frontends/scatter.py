@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from workloads.frontends.bodies import Body
+
 REDUCTION_PLACES = 1024  # the reduction does places x updates work: up to here its parallel form pays
 FLOAT = {"add": "addf", "multiply": "mulf", "maximum": "maximumf", "minimum": "minimumf"}
 SIGNED = {"add": "addi", "multiply": "muli", "maximum": "maxsi", "minimum": "minsi"}
@@ -17,7 +19,7 @@ class Scatter:
 
     window: update_window_dims; inserted: inserted_window_dims; operand_batching, indices_batching: the batching
     dims; scattered: scatter_dims_to_operand_dims; vector: index_vector_dim. combine: add, multiply, maximum,
-    minimum or replace.
+    minimum, replace, or a function of (old, new).
     """
 
     name: str
@@ -27,7 +29,7 @@ class Scatter:
     element: str
     index_element: str
     unsigned: bool
-    combine: str
+    combine: str | Body
     window: tuple[int, ...]
     inserted: tuple[int, ...]
     operand_batching: tuple[int, ...]
@@ -52,7 +54,9 @@ class Scatter:
 
     @property
     def arithmetic(self) -> str | None:
-        """The arith op that joins old and new; None to replace."""
+        """The arith op that joins old and new; None where there is none."""
+        if isinstance(self.combine, Body):
+            return None
         names = FLOAT if self.element[0] in "fb" else UNSIGNED if self.unsigned else SIGNED
         return names.get(self.combine)
 
@@ -156,16 +160,21 @@ def _loops(s: Scatter) -> str:
     update = ", ".join(f"%u{d}" for d in range(len(s.updates)))
     lines.append(f"%new = tensor.extract %u[{update}] : {s.type(s.updates)}")
     lines.append(f"%next = scf.if {inside} -> ({whole}) {{")
-    if s.arithmetic:
+    if s.combine != "replace":
         lines.append(f"%old = tensor.extract {carried}[{at}] : {whole}")
+    if isinstance(s.combine, Body):
+        lines.append(s.combine.call("%joined", ["%old", "%new"]))
+    elif s.arithmetic:
         lines.append(f"%joined = arith.{s.arithmetic} %old, %new : {s.element}")
-    lines.append(f"%put = tensor.insert {'%joined' if s.arithmetic else '%new'} into {carried}[{at}] : {whole}")
+    joined = "%new" if s.combine == "replace" else "%joined"
+    lines.append(f"%put = tensor.insert {joined} into {carried}[{at}] : {whole}")
     lines += [f"scf.yield %put : {whole}", "} else {", f"scf.yield {carried} : {whole}", "}"]
     result = "%next"
     for d in reversed(range(len(s.updates))):
         lines += [f"scf.yield {result} : {whole}", "}"]
         result = f"%r{d}"
-    return "\n".join([*lines, f"return {result} : {whole}", "}"]) + "\n"
+    declared = s.combine.declarations() if isinstance(s.combine, Body) else ""
+    return "\n".join([*lines, f"return {result} : {whole}", "}"]) + "\n" + declared
 
 
 def _index_terms(s: Scatter, lines: list[str]) -> dict[int, list[str]]:

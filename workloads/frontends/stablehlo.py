@@ -12,14 +12,15 @@ from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import stablehlo
 
 from workloads.errors import Kind, WorkloadError
-from workloads.frontends.stablehlo_fixes import apply_fixes, define, walk
+from workloads.frontends.empty import fold_empty
+from workloads.frontends.ops import walk
+from workloads.frontends.stablehlo_fixes import apply_fixes, define
 
 BEFORE = "inline,symbol-dce,func.func(chlo-legalize-to-stablehlo),canonicalize,cse"
 AFTER = "stablehlo-legalize-to-linalg,stablehlo-convert-to-signless,canonicalize,cse"
 DIALECTS = ("func", "linalg", "tensor", "arith", "math", "scf")
 FILE_LINE = re.compile(r'"([^"]+)":(\d+)')  # in a printed location, innermost call first
 ADVICE = {
-    "sort": "Sorting (sort, argsort, top_k, permutation) is not supported; take it out of the step",
     "custom_call": "Calls into a library (cholesky, eigh, callbacks) are not supported; take it out of the step",
     "fft": "Fourier transforms are not supported; take it out of the step",
     "rng_bit_generator": "Use JAX's default random generator, or pass the random numbers in the batch",
@@ -40,8 +41,9 @@ def legalise(module: Any, name: str, path: Path) -> Lowered:
     with module.context, ir.Location.unknown():
         for dialect in ("arith", "func", "scf", "tensor"):
             module.context.dialects[dialect]  # loads it: creating an op by name needs that
+        fold_empty(module)
         _run(module, BEFORE, path)
-        definitions = apply_fixes(module, str(path))
+        definitions = apply_fixes(module, lambda op: _where(op, module, path))
         _run(module, AFTER, path)
         define(module, definitions)
         _check_supported(module, path)
@@ -54,13 +56,33 @@ def legalise(module: Any, name: str, path: Path) -> Lowered:
 
 
 def _run(module: Any, pipeline: str, path: Path) -> None:
+    reasons: list[tuple[str, str]] = []
+
+    def keep(diagnostic: Any) -> bool:
+        reasons.append((diagnostic.message, _file_line(str(diagnostic.location), path)))
+        return True
+
+    handler = module.context.attach_diagnostic_handler(keep)
     try:
         passmanager.PassManager.parse(f"builtin.module({pipeline})").run(module.operation)
     except ir.MLIRError as error:
         _check_supported(module, path)
-        raise WorkloadError(
-            f"StableHLO does not legalise: {str(error).strip().splitlines()[0]}", str(path), "Report it with the model"
-        ) from error
+        told = [(d.message, _file_line(str(d.location), path)) for d in error.error_diagnostics]
+        reason, where = next(iter([*reasons, *told]), (str(error).strip().splitlines()[-1], str(path)))
+        raise WorkloadError(f"StableHLO does not legalise: {reason}", where, "Report it with the model") from error
+    finally:
+        handler.detach()
+
+
+def _file_line(location: str, path: Path) -> str:
+    """The line of the user's file in a printed location; the file alone where there is none."""
+    found = re.search(re.escape(f'"{path}":') + r"(\d+)", location)
+    return f"{path}:{found.group(1)}" if found else str(path)
+
+
+def _where(op: Any, module: Any, path: Path) -> str:
+    line = _line(op, module, path)
+    return f"{path}:{line}" if line else str(path)
 
 
 def _check_supported(module: Any, path: Path) -> None:
@@ -70,10 +92,9 @@ def _check_supported(module: Any, path: Path) -> None:
         return
     op = next((op for op in left if op.name.partition(".")[2] in ADVICE), left[0])
     target = op.attributes.get("call_target_name")
-    line = _line(op, module, path)
     raise WorkloadError(
         f"unsupported op {op.name}" + (f" {target}" if target else ""),
-        f"{path}:{line}" if line else str(path),
+        _where(op, module, path),
         ADVICE.get(op.name.partition(".")[2], "Write the step without it, in operations on whole arrays"),
         Kind.OP,
     )

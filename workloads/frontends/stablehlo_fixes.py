@@ -7,34 +7,50 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
 from workloads.errors import WorkloadError
+from workloads.frontends.bodies import Body, make_scalar, take_body
+from workloads.frontends.casts import make_casts_exact
+from workloads.frontends.ops import create, element, ints, is_unsigned, number, pairs, replace, shape, tensor, walk
+from workloads.frontends.scan import Scan, scan_text
 from workloads.frontends.scatter import Scatter, scatter_text
 from workloads.frontends.select_and_scatter import SelectAndScatter, select_and_scatter_text
+from workloads.frontends.sort import Sort, sort_text
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A private function that was declared in the module, and its text with a body."""
+    """A private function that was declared in the module, its text with a body, and the bodies that it calls."""
 
     name: str
     text: str
+    bodies: tuple[Body, ...] = ()
 
 
-def apply_fixes(module: Any, where: str) -> list[Definition]:
-    """Rewrites the module in place; returns the functions that `define` puts in after legalisation."""
+Describe: TypeAlias = Callable[[Any, Any, str, str], Definition | None]
+
+
+def apply_fixes(module: Any, where: Callable[[Any], str]) -> list[Definition]:
+    """Rewrites the module in place; returns the functions that `define` puts in after legalisation.
+
+    where: the place in the user's file that an op is from.
+    """
+    make_casts_exact(module)
     definitions: list[Definition] = []
-    scatters = walk(module, "stablehlo.scatter")
-    pools = [op for op in walk(module, "stablehlo.select_and_scatter") if _overlaps(op)]
-    for op in (*scatters, *pools):
-        describe = describe_scatter if op.name == "stablehlo.scatter" else describe_select_and_scatter
-        name = f"{op.name.partition('.')[2]}_{len(definitions)}"
-        definitions.append(Definition(name, describe(op, name, where)))
-        _replace_by_call(module, op, name)
+    own = {ir.StringAttr(op.attributes["sym_name"]).value for op in walk(module, "func.func")}
+    for kind, describe in BECOME_CALLS.items():
+        for op in walk(module, f"stablehlo.{kind}"):
+            name = f"{kind}_{len(definitions)}"
+            while any(taken.startswith(name) for taken in own):
+                name = f"own_{name}"
+            definition = describe(module, op, name, where(op))
+            if definition is not None:
+                definitions.append(definition)
+                _replace_by_call(module, op, name)
     for name, rewrite in REWRITES.items():
         for op in walk(module, f"stablehlo.{name}"):
             rewrite(op)
@@ -43,6 +59,7 @@ def apply_fixes(module: Any, where: str) -> list[Definition]:
 
 def define(module: Any, definitions: list[Definition]) -> None:
     """Gives each declared function its body."""
+    make_scalar(module, [body for definition in definitions for body in definition.bodies])
     for op in list(module.body.operations):
         name = ir.StringAttr(op.attributes["sym_name"]).value
         for definition in definitions:
@@ -52,19 +69,6 @@ def define(module: Any, definitions: list[Definition]) -> None:
                 op.erase()
 
 
-def walk(module: Any, name: str | None = None, outer_first: bool = False) -> list[Any]:
-    """All operations (named `name`) of the module, inner ones first unless asked otherwise."""
-    found: list[Any] = []
-
-    def visit(op: Any) -> Any:
-        if name is None or op.name == name:
-            found.append(op.operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER if outer_first else ir.WalkOrder.POST_ORDER)
-    return found
-
-
 def _replace_by_call(module: Any, op: Any, name: str) -> None:
     with op.location:
         with ir.InsertionPoint.at_block_begin(module.body):
@@ -72,18 +76,18 @@ def _replace_by_call(module: Any, op: Any, name: str) -> None:
             function = func.FuncOp(name, types, visibility="private")
         with ir.InsertionPoint(op):
             call = func.CallOp(function, list(op.operands))
-    _replace(op, call.results)
-
-
-def _replace(op: Any, values: Any) -> None:
-    for old, new in zip(op.results, values, strict=True):
-        old.replace_all_uses_with(new)
-    op.erase()
+    replace(op, call.results)
 
 
 def drop_barrier(op: Any) -> None:
     """optimization_barrier -> its operands: what may be recomputed is the search's choice, not the frontend's."""
-    _replace(op, op.operands)
+    replace(op, op.operands)
+
+
+def drop_reduction_of_nothing(op: Any) -> None:
+    """reduce over no dimensions -> its operands: the initial value is what changes nothing."""
+    if not len(ir.DenseI64ArrayAttr(op.attributes["dimensions"])):
+        replace(op, list(op.operands)[: len(op.results)])
 
 
 def rewrite_while(op: Any) -> None:
@@ -101,7 +105,7 @@ def rewrite_while(op: Any) -> None:
         ir.Operation.create("scf.condition", operands=[go_on.result, *condition.arguments])
     terminator.erase()
     _yield(loop.regions[1].blocks[0])
-    _replace(op, loop.results)
+    replace(op, loop.results)
 
 
 def rewrite_case(op: Any) -> None:
@@ -123,11 +127,12 @@ def rewrite_case(op: Any) -> None:
         region.blocks[0].append_to(switch.regions[0 if number == last else number + 1])  # the first is the default
     for region in switch.regions:
         _yield(region.blocks[0])
-    _replace(op, switch.results)
+    replace(op, switch.results)
 
 
 REWRITES: dict[str, Callable[[Any], None]] = {
     "optimization_barrier": drop_barrier,
+    "reduce": drop_reduction_of_nothing,
     "while": rewrite_while,
     "case": rewrite_case,
 }
@@ -144,84 +149,118 @@ def _yield(block: Any) -> None:
     terminator.erase()
 
 
-def _tensor(value: Any) -> Any:
-    return ir.RankedTensorType(value.type)
-
-
-def describe_scatter(op: Any, name: str, where: str) -> str:
+def describe_scatter(module: Any, op: Any, name: str, where: str) -> Definition:
     from jaxlib.mlir.dialects import stablehlo
 
     if len(op.results) != 1:
         raise WorkloadError("a scatter of several arrays at once is not supported", where, "Scatter one at a time")
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
-    operand, indices, updates = (_tensor(v) for v in op.operands)
-    return scatter_text(
-        Scatter(
-            name=name,
-            operand=tuple(operand.shape),
-            indices=tuple(indices.shape),
-            updates=tuple(updates.shape),
-            element=_element(operand),
-            index_element=_element(indices),
-            unsigned=str(operand.element_type).startswith("ui"),
-            combine=_combine(op, where),
-            window=tuple(numbers.update_window_dims),
-            inserted=tuple(numbers.inserted_window_dims),
-            operand_batching=tuple(numbers.input_batching_dims),
-            indices_batching=tuple(numbers.scatter_indices_batching_dims),
-            scattered=tuple(numbers.scattered_dims_to_operand_dims),
-            vector=numbers.index_vector_dim,
-        )
+    operand, indices, updates = op.operands
+    combine = _combine(op) or take_body(module, op, 0, f"{name}_join", where)
+    scatter = Scatter(
+        name=name,
+        operand=shape(operand),
+        indices=shape(indices),
+        updates=shape(updates),
+        element=element(operand),
+        index_element=element(indices),
+        unsigned=is_unsigned(operand),
+        combine=combine,
+        window=tuple(numbers.update_window_dims),
+        inserted=tuple(numbers.inserted_window_dims),
+        operand_batching=tuple(numbers.input_batching_dims),
+        indices_batching=tuple(numbers.scatter_indices_batching_dims),
+        scattered=tuple(numbers.scattered_dims_to_operand_dims),
+        vector=numbers.index_vector_dim,
     )
+    return Definition(name, scatter_text(scatter), (combine,) if isinstance(combine, Body) else ())
 
 
-def _combine(op: Any, where: str) -> str:
-    """The name of the StableHLO op that joins old and new, or "replace"."""
+def _combine(op: Any) -> str | None:
+    """The name of the StableHLO op that joins old and new, or "replace"; None for any other body."""
     block = op.regions[0].blocks[0]
     body = [inner.operation for inner in block.operations]
     if len(body) == 1 and body[0].operands[0] == block.arguments[1]:
         return "replace"
     kind = body[0].name.partition(".")[2]
-    if len(body) == 2 and kind in ("add", "multiply", "maximum", "minimum"):
-        return kind
-    raise WorkloadError(f"a scatter that combines by {kind} is not supported", where, "Use set, add, mul, max or min")
+    known = len(body) == 2 and kind in ("add", "multiply", "maximum", "minimum")
+    return kind if known and set(body[0].operands) == set(block.arguments) else None
 
 
-def describe_select_and_scatter(op: Any, name: str, where: str) -> str:
-    select = op.regions[0].blocks[0].operations[0].operation
-    scatter = op.regions[1].blocks[0].operations[0].operation
-    direction = str(select.attributes["comparison_direction"]) if "comparison_direction" in select.attributes else ""
-    if "GE" not in direction or scatter.name != "stablehlo.add":
-        raise WorkloadError("only the gradient of a max-pool is supported here", where, "Use lax.max in reduce_window")
-    operand, source, _ = (_tensor(v) for v in op.operands)
-    low = (0,) * operand.rank
-    if "padding" in op.attributes:
-        pairs = [int(v) for v in ir.DenseIntElementsAttr(op.attributes["padding"])]
-        low = tuple(pairs[::2])
-    return select_and_scatter_text(
-        SelectAndScatter(
-            name=name,
-            operand=tuple(operand.shape),
-            source=tuple(source.shape),
-            element=_element(operand),
-            window=_ints(op, "window_dimensions"),
-            strides=_ints(op, "window_strides"),
-            padding_low=low,
-        )
+def describe_select_and_scatter(module: Any, op: Any, name: str, where: str) -> Definition | None:
+    operand, source, _ = op.operands
+    if not _overlaps(op):
+        _ask_the_other_way(op)
+        return None
+    select, join = (take_body(module, op, k, f"{name}_{part}", where) for k, part in enumerate(("select", "join")))
+    pool = SelectAndScatter(
+        name=name,
+        operand=shape(operand),
+        source=shape(source),
+        element=element(operand),
+        window=ints(op, "window_dimensions"),
+        strides=ints(op, "window_strides"),
+        padding_low=tuple(low for low, _ in pairs(op, "padding")),
+        select=select,
+        join=join,
     )
+    return Definition(name, select_and_scatter_text(pool), (select, join))
+
+
+def _ask_the_other_way(op: Any) -> None:
+    """Makes the body of a select say whether its first argument takes the place of the second.
+
+    StableHLO asks whether the best so far, first, is kept. The stock legaliser asks whether the next element, first, is
+    taken, which differs where they are equal.
+    """
+    block = op.regions[0].blocks[0]
+    best, following = block.arguments
+    for inner in block.operations:
+        for k, value in enumerate(inner.operands):
+            if value in (best, following):
+                inner.operands[k] = following if value == best else best
+    last = _terminator(block)
+    with ir.InsertionPoint(last), last.location:
+        last.operands[0] = create("stablehlo.not", [last.operands[0]], last.operands[0].type)
 
 
 def _overlaps(op: Any) -> bool:
     """Whether windows share elements; where they do not, the stock legaliser gives linalg, which we prefer."""
-    return any(w > s for w, s in zip(_ints(op, "window_dimensions"), _ints(op, "window_strides"), strict=True))
+    return any(w > s for w, s in zip(ints(op, "window_dimensions"), ints(op, "window_strides"), strict=True))
 
 
-def _ints(op: Any, key: str) -> tuple[int, ...]:
-    """An i64 array attribute, all ones where it is absent."""
-    rank = _tensor(op.operands[0]).rank
-    return tuple(ir.DenseI64ArrayAttr(op.attributes[key])) if key in op.attributes else (1,) * rank
+def describe_sort(module: Any, op: Any, name: str, where: str) -> Definition:
+    less = take_body(module, op, 0, f"{name}_less", where)
+    elements = tuple(element(v) for v in op.operands)
+    text = sort_text(Sort(name, shape(op.operands[0]), elements, number(op, "dimension"), less))
+    return Definition(name, text, (less,))
 
 
-def _element(tensor: Any) -> str:
-    """The element type as core dialects spell it: without a sign."""
-    return str(tensor.element_type).removeprefix("u").removeprefix("s")
+def describe_scan(module: Any, op: Any, name: str, where: str) -> Definition | None:
+    """A reduce_window along one dimension, whose windows begin or end with the whole array; None for others."""
+    count = len(op.results)
+    size, rank = shape(op.operands[0]), tensor(op.operands[0]).rank
+    window, padding = ints(op, "window_dimensions"), pairs(op, "padding")
+    steps = [ints(op, key) for key in ("window_strides", "base_dilations", "window_dilations")]
+    wide = [d for d in range(rank) if window[d] > 1]
+    if len(wide) != 1 or any(step != (1,) * rank for step in steps):
+        return None
+    (d,) = wide
+    rest = size[d] - 1
+    ways = {(rest, 0): False, (0, rest): True}
+    others = all(padding[k] == (0, 0) for k in range(rank) if k != d)
+    if window[d] != size[d] or padding[d] not in ways or not others:
+        return None
+    join = take_body(module, op, 0, f"{name}_join", where)
+    elements = tuple(element(v) for v in list(op.operands)[:count])
+    text = scan_text(Scan(name, size, elements, d, ways[padding[d]], join))
+    return Definition(name, text, (join,))
+
+
+# What becomes a call of a function written as text, unless its function here gives None.
+BECOME_CALLS: dict[str, Describe] = {
+    "scatter": describe_scatter,
+    "select_and_scatter": describe_select_and_scatter,
+    "sort": describe_sort,
+    "reduce_window": describe_scan,
+}
