@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from workloads.errors import WorkloadError
 from workloads.frontends.base import Traced, as_leaf, batch_names, check_splits, seeds, spec
-from workloads.frontends.stablehlo import Lowered, legalise
+from workloads.frontends.stablehlo import NO_METRICS, Lowered, legalise
 from workloads.frontends.user_code import user_code
 from workloads.workload import Arrays, ArraySpec, Signature, Workload, checked_storage
 
@@ -140,7 +140,8 @@ def _step(
             str(path),
             "Return the loss as the first metric in the order of its names",
         )
-    return lower(flat, [*state, *batch], "step", path), specs
+    names = {len(state) + k: metric.name for k, metric in enumerate(specs)}
+    return lower(flat, [*state, *batch], "step", path, names), specs
 
 
 def _check_same_state(old: Tree, new: Tree, where: str) -> None:
@@ -189,12 +190,14 @@ def _predict(
     return lower(flat, arguments, "predict", path), scores
 
 
-def lower(function: Callable[..., Any], arguments: list[Any], name: str, path: Path) -> Lowered:
-    """`function` as the public function `@name`, in linalg on tensors."""
+def lower(
+    function: Callable[..., Any], arguments: list[Any], name: str, path: Path, metrics: Mapping[int, str] = NO_METRICS
+) -> Lowered:
+    """`function` as the public function `@name`, in linalg on tensors. metrics: names of results that are only told."""
     with user_code(path, f"tracing {name}"):
         traced = jax.jit(function, keep_unused=True).trace(*arguments)
     # the TPU rule of the random generator is unrolled; the CPU rule is a loop, which hides ops from the search
     platforms = ("tpu",) if RANDOM.search(str(traced.jaxpr)) else ("cpu",)
     with user_code(path, f"lowering {name}"):
         module = traced.lower(lowering_platforms=platforms).compiler_ir("stablehlo")
-    return legalise(module, name, path)
+    return legalise(module, name, path, metrics)
