@@ -10,6 +10,8 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src.interpreters import mlir
+from jax.lax import linalg
 
 from workloads.errors import WorkloadError
 from workloads.frontends.base import Traced, as_leaf, batch_names, check_splits, seeds, spec
@@ -199,5 +201,13 @@ def lower(
     # the TPU rule of the random generator is unrolled; the CPU rule is a loop, which hides ops from the search
     platforms = ("tpu",) if RANDOM.search(str(traced.jaxpr)) else ("cpu",)
     with user_code(path, f"lowering {name}"):
-        module = traced.lower(lowering_platforms=platforms).compiler_ir("stablehlo")
+        parameters = mlir.LoweringParameters(override_lowering_rules=_portable_rules())
+        lowered = traced.lower(lowering_platforms=platforms, _private_parameters=parameters)
+        module = lowered.compiler_ir("stablehlo")
     return legalise(module, name, path, metrics)
+
+
+def _portable_rules() -> Any:
+    """JAX's own rules for matrix factors where those for the CPU are calls into LAPACK."""
+    primitives = linalg.cholesky_p, linalg.triangular_solve_p, linalg.lu_p
+    return tuple((primitive, mlir._lowerings[primitive].rule) for primitive in primitives)  # pyright: ignore
