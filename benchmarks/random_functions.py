@@ -21,7 +21,7 @@ from pathlib import Path
 
 from rich.progress import track
 
-from both_ways import Verdict, compile_quickly, judged, judged_seed
+from judge import Verdict, compile_quickly, judged, judged_seed
 from in_children import Died, results
 from random_ops import draw
 from random_programs import Program

@@ -8,7 +8,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 
-from both_ways import Verdict
+from judge import Verdict
 from in_children import Died, results
 from random_programs import Line, Program
 
