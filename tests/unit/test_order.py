@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from graphlib import TopologicalSorter
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 
 import pytest
 from hypothesis import given, settings
@@ -80,7 +80,7 @@ def test_small_losses_do_not_add_up() -> None:
     """Each point of a chain beats the one before, by a byte, and is slower by less than the floor."""
     floors = (0.01, 0.0)
     chain = [(0.5 + 0.008 * i, 100.0 - i) for i in range(30)]
-    assert all(beats(two, one, floors) for one, two in zip(chain, chain[1:], strict=False))
+    assert all(beats(two, one, floors) for one, two in pairwise(chain))
     leaders, _ = next(layers(chain, floors))
     archive = Archive(floors=floors)
     for point in chain:
