@@ -28,14 +28,14 @@ COLOURS = {
 }
 
 
-def parsed(parser: argparse.ArgumentParser, smoke: str) -> argparse.Namespace:
+def parsed(parser: argparse.ArgumentParser, smoke: str | Sequence[str]) -> argparse.Namespace:
     """The arguments of the command. `--smoke` stands for `smoke`: so little that all of the way is gone in seconds.
 
     It shows that the benchmark works, and its figures say nothing.
     """
-    parser.add_argument("--smoke", action="store_true", help=f"see that it works, in seconds: {smoke or 'as it is'}")
-    words = sys.argv[1:]
-    return parser.parse_args([*(smoke.split() if "--smoke" in words else []), *words])
+    small, words = smoke.split() if isinstance(smoke, str) else smoke, sys.argv[1:]
+    parser.add_argument("--smoke", action="store_true", help=f"see that it works, in seconds: {' '.join(small)}")
+    return parser.parse_args([*small, *words] if "--smoke" in words else words)
 
 
 def settle(threads: int) -> None:
