@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common import OUT, line, machine
+from common import OUT, line, machine, parsed
 from mlir_passes.schedule.chart import chart_of
 from mlir_passes.schedule.exact import Task, search
 from mlir_passes.schedule.expense import expense
@@ -57,8 +57,8 @@ ANCHORS = (
     Anchor("bert31", 98_146_713, 245.54681714 * 1.1287),
 )
 RATIOS = (("bert3", 60_397_977), ("vgg16_cifar", 1_109_624), ("resnet18_cifar", 736_128))
-MILP_LIMIT_S = 400.0
 SAME = 1e-4
+SMOKE = "--only linear vgg16_cifar:1109624 --for 1 --milp-for 2 --table --milp --brute 2"
 
 
 def main() -> None:
@@ -66,10 +66,12 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="networks, or network:bytes")
     parser.add_argument("--for", dest="seconds", type=float, default=350.0)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--milp-for", type=float, default=400.0, help="seconds for each run of HiGHS")
+    parser.add_argument("--table", action="store_true")
     parser.add_argument("--milp", action="store_true")
     parser.add_argument("--brute", type=int, default=0)
     parser.add_argument("--ratio", action="store_true")
-    arguments = parser.parse_args()
+    arguments = parsed(parser, SMOKE)
     OUT.mkdir(parents=True, exist_ok=True)
     print(machine())
     if arguments.milp:
@@ -78,7 +80,7 @@ def main() -> None:
         report("brute", compare_brute(arguments.brute))
     if arguments.ratio:
         report("ratio", compare_speed(arguments))
-    if not (arguments.milp or arguments.brute or arguments.ratio):
+    if arguments.table or not (arguments.milp or arguments.brute or arguments.ratio):
         report("anchors", table(arguments))
 
 
@@ -129,13 +131,14 @@ def table(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def compare_milp(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Overheads in joules, and whether they are the same."""
-    for network in ("transformer", "linear", "bert3", "vgg16_cifar"):
+    networks = ("transformer", "linear", "bert3", "vgg16_cifar")
+    for network in [name for name in networks if not arguments.only or name in arguments.only]:
         problem = graph(network)
         for part in (0.85, 0.7, 0.55):
             budget = int(part * keep_all_bytes(problem))
             row: dict[str, Any] = {"network": network, "bytes": budget}
             begun = time.perf_counter()
-            verdict = solve_milp(problem, budget, 2 * problem.time_s, MILP_LIMIT_S, arguments.workers)
+            verdict = solve_milp(problem, budget, 2 * problem.time_s, arguments.milp_for, arguments.workers)
             row |= {"milp_j": verdict.overhead_j, "milp_s": time.perf_counter() - begun, "milp": verdict.status}
             try:
                 solution, seconds = timed(network, budget, 2.0, arguments)
@@ -181,7 +184,7 @@ def compare_speed(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         problem = graph(network)
         solution, seconds = timed(network, budget, 2.0, arguments)
         begun = time.perf_counter()
-        verdict = solve_milp(problem, budget, 2 * problem.time_s, MILP_LIMIT_S, arguments.workers)
+        verdict = solve_milp(problem, budget, 2 * problem.time_s, arguments.milp_for, arguments.workers)
         taken = time.perf_counter() - begun
         yield {
             "network": network, "bytes": budget, "ours_s": seconds, "milp_s": taken, "ratio": taken / seconds,
