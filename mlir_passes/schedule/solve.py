@@ -6,14 +6,14 @@ import random
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from mlir_passes.schedule.bound import Bound, Cuts
 from mlir_passes.schedule.decode import decode, encode
 from mlir_passes.schedule.evolve import evolve
 from mlir_passes.schedule.exact import Found, Task, search
-from mlir_passes.schedule.expense import expense
+from mlir_passes.schedule.expense import Expense, expense
 from mlir_passes.schedule.gaps import evolve_gaps
 from mlir_passes.schedule.genes import Hold
 from mlir_passes.schedule.greedy import greedy
@@ -97,7 +97,7 @@ class _Chain:
                 ("greedy", self._descend),
                 ("evolution of gaps", self._evolve_gaps),
                 ("evolution", self._evolve),
-                ("exact", lambda: self._search(3)),
+                ("exact", self._search_exactly),
                 ("certificate", self._certify),
                 ("exact, more", self._search_further),
             ):
@@ -222,6 +222,24 @@ class _Chain:
                 self._take_steps(found)
                 return
             self._share = (late + none) / 2 if none < inf else min(1.0, self._share + 0.34)
+
+    def _search_exactly(self) -> None:
+        self._search(3)
+        if self._best is None and self._request.deadline_s < inf:
+            self._search_fast()
+
+    def _search_fast(self) -> None:
+        """Where all lines so far are late: the one of least time, one thing after the other, or of least transfers."""
+        problem = self._problem
+        moves = [t.in_s for t in problem.tensors], [t.out_s for t in problem.tensors]
+        waits = Expense([0.0] * len(problem.ops), moves[1], moves[0], problem.time_s, "time")
+        for costs in (expense(problem, "time"), waits):
+            if self._best is None and self._left_s() > 0.5 and not self._stopped:
+                task = replace(self._task(0.0), costs=costs)
+                found = search(task, self._hint(), inf, 0.5 * self._left_s(), 3, 2)
+                self._stopped = found.stopped
+                if found.steps is not None and not self._late(found):
+                    self._take(encode(problem, found.steps), "exact search of a fast line")
 
     def _search_further(self) -> None:
         """More computations of an op allowed, until that changes nothing."""
