@@ -27,12 +27,12 @@ from fitness.cpu import Array, CpuRunner
 from fitness.errors import FitnessError
 from fitness.prediction import Prediction
 from fitness.step import Step
-from fitness.typed import typed
+from fitness.typed import retyped
 from mlir_passes import llvm
 from mlir_passes.kernels import blas
 from mlir_passes.program import Buffer, Kernel, KernelCall, Plan, Program, Transfer
 from workloads.dtypes import from_bits
-from workloads.workload import ArraySpec, Signature
+from workloads.workload import ArraySpec, array_specs
 
 FORMAT = 1
 _PAGED = 2  # of a program that pages memory: an older version would leave out its transfers
@@ -101,11 +101,11 @@ def load_step(folder: Path | str, threads: int = 1, page_dir: Path | None = None
     if "signature" not in extra:
         raise FitnessError("the manifest has no signature", str(folder), _AGAIN)
     program = for_this_machine(load_program(folder), str(folder))
-    signature = Signature.from_json(extra["signature"])
-    names = [s.name for s in signature.state], [s.name for s in signature.batch]
-    made = Prediction if signature.is_prediction else Step
-    runner = CpuRunner(typed(program, signature), threads=threads, page_dir=page_dir)
-    return made(runner, *names, initial=_initial_state(folder, signature.state))
+    signature = extra["signature"]
+    state, batch, metrics = (array_specs(signature.get(what, ())) for what in ("state", "batch", "metrics"))
+    made = Prediction if signature.get("task") == "prediction" else Step
+    runner = CpuRunner(retyped(program, state, batch, metrics), threads=threads, page_dir=page_dir)
+    return made(runner, [s.name for s in state], [s.name for s in batch], initial=_initial_state(folder, state))
 
 
 def _initial_state(folder: Path, state: Sequence[ArraySpec]) -> list[Array]:

@@ -33,6 +33,11 @@ class ArraySpec:
     dtype: str
 
 
+def array_specs(data: Iterable[dict[str, Any]]) -> tuple[ArraySpec, ...]:
+    """The specs that JSON has."""
+    return tuple(ArraySpec(s["name"], tuple(s["shape"]), s["dtype"]) for s in data)
+
+
 @dataclass(frozen=True)
 class Quality:
     """How a trained state, or a prediction, is scored.
@@ -87,7 +92,7 @@ class Signature:
     @staticmethod
     def from_json(data: dict[str, Any]) -> Signature:
         def specs(key: str) -> tuple[ArraySpec, ...]:
-            return tuple(ArraySpec(s["name"], tuple(s["shape"]), s["dtype"]) for s in data.get(key, []))
+            return array_specs(data.get(key, ()))
 
         quality = dict(data.get("quality", {}))
         if "seeds" in quality:
