@@ -21,8 +21,8 @@ from pathlib import Path
 
 from rich.progress import track
 
-from judge import Verdict, compile_quickly, judged, judged_seed
 from in_children import Died, results
+from judge import Verdict, compile_quickly, judged, judged_seed
 from random_ops import draw
 from random_programs import Program
 from shrink import shrunk

@@ -8,8 +8,8 @@ from dataclasses import replace
 import jax
 import numpy as np
 
-from judge import Verdict
 from in_children import Died, results
+from judge import Verdict
 from random_programs import Line, Program
 
 LITERAL = 24  # elements up to which data are written out
