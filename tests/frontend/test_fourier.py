@@ -19,7 +19,7 @@ def parts(z):
     return jnp.real(z), jnp.imag(z)
 
 
-@pytest.mark.parametrize("lengths", [(1, 2, 3, 4, 5, 8, 17, 64), (67, 100, 134)])
+@pytest.mark.parametrize("lengths", [(1, 2, 3, 8, 17), (67, 100)])
 def test_every_length(lengths):
     """One product, a split by a divisor, a chirp, and a chirp within a split."""
     arrays = [floats(2, n) for n in lengths]
@@ -42,8 +42,16 @@ def test_every_length(lengths):
 
 
 def test_several_dimensions():
-    check(lambda x: (jnp.abs(jnp.fft.fft2(x)), jnp.fft.irfft2(jnp.fft.rfft2(x) * 2)), floats(2, 6, 8), **CLOSE)
-    check(lambda x: (parts(jnp.fft.fft(x, axis=0)), parts(jnp.fft.fftshift(jnp.fft.fft(x), 1))), floats(6, 5), **CLOSE)
+    def all_of(x, y):
+        shifted = jnp.fft.fftshift(jnp.fft.fft(y), 1)
+        return (
+            jnp.abs(jnp.fft.fft2(x)),
+            jnp.fft.irfft2(jnp.fft.rfft2(x) * 2),
+            parts(jnp.fft.fft(y, axis=0)),
+            parts(shifted),
+        )
+
+    check(all_of, floats(2, 6, 8), floats(6, 5), loops=False, **CLOSE)
 
 
 def test_gradients():
@@ -53,8 +61,8 @@ def test_gradients():
     def power(x):
         return jnp.sum(jnp.sin(jnp.abs(jnp.fft.rfft(x)) ** 2)) + jnp.sum(jnp.abs(jnp.fft.fft(x)[:, jnp.array([0, 2])]))
 
-    check(jax.grad(convolve, (0, 1)), floats(2, 16), floats(16), **CLOSE)
-    check(jax.grad(power), floats(4, 8), **CLOSE)
+    check(jax.grad(convolve, (0, 1)), floats(2, 16), floats(16), loops=False, **CLOSE)
+    check(jax.grad(power), floats(4, 8), loops=False, **CLOSE)
 
 
 def test_arithmetic_on_complex_numbers():
@@ -73,7 +81,7 @@ def test_arithmetic_on_complex_numbers():
         )
         return [*map(parts, numbers), jnp.abs(z), jnp.angle(w), z == w, z != w, parts(z.at[:, 1].set(1j))]
 
-    check(all_of, floats(3, 4), floats(3, 4), **CLOSE)
+    check(all_of, floats(3, 4), floats(3, 4), loops=False, **CLOSE)
 
 
 def test_magnitudes_and_quotients_do_not_overflow():
