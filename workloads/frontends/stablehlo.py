@@ -26,7 +26,7 @@ DIALECTS = ("func", "linalg", "tensor", "arith", "math", "scf")
 NO_METRICS: Mapping[int, str] = MappingProxyType({})
 FILE_LINE = re.compile(r'"([^"]+)":(\d+)')  # in a printed location, innermost call first
 ADVICE = {
-    "custom_call": "Calls into a library (cholesky, eigh, callbacks) are not supported; take it out of the step",
+    "custom_call": "Calls into a library (eigh, svd, qr, callbacks) are not supported; take it out of the step",
     "rng_bit_generator": "Use JAX's default random generator, or pass the random numbers in the batch",
 }
 
