@@ -145,3 +145,26 @@ def test_a_sum_of_booleans_is_or_and_a_product_is_and(n):
     for found in (run_emitted(text, [a, b, i, u]), run_module(text, "predict", [a, b, i, u])):
         for ours, theirs in zip(found, [a | b, a & b, a.any(), b.all(), put], strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+
+def test_every_pair_of_float_and_integer_types():
+    edges = [0, 1.9, -1.9, 1e10, -1e10, 9.3e18, -9.3e18, 1.85e19, 1e30, np.nan, np.inf, -np.inf, 2.0**62]
+    x = np.array(edges, np.float32)
+    names = [f"{sign}i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    lines, results = [], []
+    for source in ("f32", "f64"):
+        for name in names:
+            whole, back = f"%{source}_{name}", f"%{source}_{name}_back"
+            lines.append(f"{whole} = stablehlo.convert %{source} : (tensor<13x{source}>) -> tensor<13x{name}>")
+            lines.append(f"{back} = stablehlo.convert {whole} : (tensor<13x{name}>) -> tensor<13xf64>")
+            results.append(back)
+    types = ", ".join(["tensor<13xf64>"] * len(results))
+    head = f"func.func public @main(%f32: tensor<13xf32>, %f64: tensor<13xf64>) -> ({types}) {{"
+    lines = [head, *lines, f"return {', '.join(results)} : {types}", "}"]
+    with make_ir_context(), ir.Location.unknown():
+        text = legalise(ir.Module.parse("\n".join(lines)), "predict", Path(__file__)).text
+    kinds = [np.dtype(name.replace("ui", "uint") if "u" in name else name.replace("i", "int")) for name in names]
+    expected = [saturated(x, kind).astype(np.float64) for kind in kinds] * 2
+    for found in (run_emitted(text, [x, x.astype(float)]), run_module(text, "predict", [x, x.astype(float)])):
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(ours, theirs)

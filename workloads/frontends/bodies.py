@@ -9,7 +9,7 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
-from workloads.errors import WorkloadError
+from workloads.errors import Kind, WorkloadError
 from workloads.frontends.ops import element, tensor, walk
 
 
@@ -76,7 +76,10 @@ def _own_constants(op: Any, region: Any, where: str) -> None:
                 continue
             if isinstance(value.owner, ir.Block) or value.owner.name != "stablehlo.constant":
                 raise WorkloadError(
-                    f"the body of {op.name} reads values from outside it", where, "Pass them as further operands"
+                    f"the body of {op.name} reads values from outside it",
+                    where,
+                    "Pass them as further operands",
+                    Kind.OP,
                 )
             reader.operands[k] = value.owner.operation.clone(ip=ir.InsertionPoint.at_block_begin(block)).results[0]
 

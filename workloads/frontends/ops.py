@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from jaxlib.mlir import ir
 
 
@@ -75,6 +76,9 @@ def splat(value: float | int, type_: Any) -> Any:
     """A constant of a tensor type, all of whose elements are `value`."""
     found = ir.RankedTensorType(type_)
     inner = found.element_type
+    if isinstance(inner, ir.ComplexType):
+        part = ir.RankedTensorType.get(found.shape, inner.element_type)
+        return create("stablehlo.complex", [splat(value, part), splat(0, part)], type_)
     if isinstance(inner, ir.FloatType):
         attribute = ir.FloatAttr.get(inner, float(value))
     else:
@@ -83,6 +87,13 @@ def splat(value: float | int, type_: Any) -> Any:
         signed = bits - (1 << width) if bits >> (width - 1) and width > 1 else bits
         attribute = ir.IntegerAttr.get(inner, signed if width == 64 or not str(inner).startswith("ui") else bits)
     return create("stablehlo.constant", [], type_, value=ir.DenseElementsAttr.get_splat(type_, attribute))
+
+
+def constant(values: Any) -> Any:
+    """A constant with the values of a NumPy array."""
+    array: Any = np.ascontiguousarray(values).reshape(values.shape)
+    attribute = ir.DenseElementsAttr.get(array)
+    return create("stablehlo.constant", [], attribute.type, value=attribute)
 
 
 def broadcast(scalar: Any, type_: Any) -> Any:

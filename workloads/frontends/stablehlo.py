@@ -14,6 +14,7 @@ from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import stablehlo
 
 from workloads.errors import Kind, WorkloadError
+from workloads.frontends.complex import split_complex
 from workloads.frontends.empty import fold_empty
 from workloads.frontends.flow import reached_results
 from workloads.frontends.ops import walk
@@ -25,8 +26,7 @@ DIALECTS = ("func", "linalg", "tensor", "arith", "math", "scf")
 NO_METRICS: Mapping[int, str] = MappingProxyType({})
 FILE_LINE = re.compile(r'"([^"]+)":(\d+)')  # in a printed location, innermost call first
 ADVICE = {
-    "custom_call": "Calls into a library (cholesky, eigh, callbacks) are not supported; take it out of the step",
-    "fft": "Fourier transforms are not supported; take it out of the step",
+    "custom_call": "Calls into a library (eigh, svd, qr, callbacks) are not supported; take it out of the step",
     "rng_bit_generator": "Use JAX's default random generator, or pass the random numbers in the batch",
 }
 
@@ -50,6 +50,7 @@ def legalise(module: Any, name: str, path: Path, metrics: Mapping[int, str] = NO
             module.context.dialects[dialect]  # loads it: creating an op by name needs that
         fold_empty(module)
         _run(module, BEFORE, path, metrics)
+        split_complex(module, lambda op: _where(op, module, path))
         definitions = apply_fixes(module, lambda op: _where(op, module, path))
         _run(module, AFTER, path, metrics)
         define(module, definitions)
