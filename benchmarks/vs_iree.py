@@ -40,7 +40,7 @@ from workloads.workload import PreparedWorkload
 
 WIDTHS = (32, 10, 18, 8)
 DRAWS = 20  # genomes drawn for a variant, at most
-SMOKE = "digits --variants 2"
+SMOKE = "digits --variants 1"
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gevo.order import Floors, Point
-from gevo.volume import checked
+from gevo.volume import checked, undominated
 
 Rows = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -34,7 +34,9 @@ def layers(
     while len(left):
         leaders: list[int] = []
         like: list[int] = []
-        beaten: list[int] = []
+        may = _may_lead(values[left], width)
+        beaten = [int(i) for i in left[~may]]
+        left = left[may]
         while len(left):
             first = values[left[0]]
             alike = left[_covered(values[left], first, width) & _covering(values[left], first, width)]
@@ -48,6 +50,17 @@ def layers(
         yield leaders, like
         rest = set(beaten)
         left = np.array([i for i in order if int(i) in rest], dtype=np.intp)
+
+
+def _may_lead(rows: Rows, width: Rows) -> NDArray[np.bool_]:
+    """False only for rows that neither lead nor are like one that does, which are most of many.
+
+    A row that another is no worse than in any figure is covered by whoever covers the other, itself only if the two
+    are alike, and then they are equal in all that is exact.
+    """
+    exact = rows[:, width == 0] + 0.0  # no -0.0
+    keys = {row.tobytes() for row in exact[undominated(rows)]}
+    return np.array([row.tobytes() in keys for row in exact])
 
 
 def _chosen(

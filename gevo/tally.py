@@ -16,7 +16,7 @@ from gevo.record import Record
 @dataclass
 class Tally:
     """Counts over all records, and the pace since `session_start_s`. best: objective -> its best valid record within
-    the limits. over: valid records that are over one."""
+    the limits, the base where nothing is better by more than the noise floor. over: valid records that are over one."""
 
     objectives: Sequence[str]
     budget: Budget
@@ -59,8 +59,13 @@ class Tally:
             self.over += 1
             return
         for name in self.objectives:
-            if name not in self.best or figure(result, name) < figure(self.best[name].result, name):
+            if name not in self.best or self._better(record, self.best[name], name):
                 self.best[name] = record
+
+    def _better(self, one: Record, two: Record, objective: str) -> bool:
+        """Whether one figure is less than another, and than the base's by more than noise, where the base is best."""
+        floor = self.floors.get(objective, 0.0) if two.is_base else 0.0
+        return figure(one.result, objective) + floor < figure(two.result, objective)
 
     @property
     def rate(self) -> float:

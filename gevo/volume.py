@@ -39,6 +39,13 @@ def ranks(points: Sequence[Point]) -> list[int]:
     return moocore.pareto_rank(values).tolist()
 
 
+def undominated(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether each row is dominated by no other; equal rows all are or none."""
+    if values.shape[1] == 1:
+        return values[:, 0] == values[:, 0].min()
+    return moocore.is_nondominated(values, keep_weakly=True)
+
+
 def hypervolume(points: Sequence[Point], bounds: Sequence[tuple[float, float]]) -> float:
     """The share of the box between ideal and reference (`bounds`, one pair an objective) that `points` dominate."""
     inside = scaled(points, bounds)

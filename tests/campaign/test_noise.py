@@ -17,6 +17,7 @@ from gevo.genome import IDENTITY, Genome
 from gevo.objectives import floors
 from gevo.pick import pick
 from gevo.store import Run
+from gevo.tally import Tally
 
 FLOOR = 0.0129  # 1 is near the edge of a cell of a grid of its multiples
 
@@ -59,6 +60,12 @@ def test_of_a_hundred_programs_like_the_base_none_ranks_apart(run: Run) -> None:
     assert run.manifest["floors"]["runtime_s"] == pytest.approx(FLOOR)
     assert [r.id for r in shown(run).rows] == ["r0001"] and shown(run).base_on_front
     assert {pick(run, word).id for word in ("fastest", "smallest", "cheapest", "most-accurate")} == {"r0001"}
+
+
+def test_the_base_is_shown_as_the_best(run: Run) -> None:
+    tally = Tally(["runtime_s"], Budget(), 20, {}, run.manifest["floors"])
+    tally.load(run.records())
+    assert tally.best["runtime_s"].is_base
 
 
 def test_the_search_keeps_none_of_them_for_its_luck(run: Run) -> None:
