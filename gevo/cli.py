@@ -296,7 +296,7 @@ def schedule(
     minimise: Annotated[str, typer.Option(metavar="WHAT", help="energy or time.")] = "energy",
     paging: Annotated[bool, typer.Option("--paging/--no-paging", help="May write values to the store.")] = True,
     remat: Annotated[bool, typer.Option("--remat/--no-remat", help="May compute values again.")] = True,
-    time: Annotated[str, typer.Option("--for", metavar="TIME", help="Time to solve: 60s, 5m.")] = "60s",
+    time: Annotated[str, typer.Option("--for", metavar="TIME", help="Time limit, most of it to solve: 60s, 5m.")] = "60s",
     workers: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Threads of the exact solver; default: all cores.")
     ] = None,
@@ -319,8 +319,8 @@ def schedule(
     \b
     For cpu, calls and store are measured here, the store in --page-dir, and
     joules are those of a model of a server core. For model:NAME both are those
-    of a profile; an unknown name lists them. --for is the time of all solves
-    of a --curve together.
+    of a profile; an unknown name lists them. --for is time that passes, at
+    least half of it to solve, of all budgets of a --curve together.
     --run checks the plan here: same results? memory and time as planned?
 
     \b

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -22,15 +22,20 @@ from gevo.schedule_sweep import Sweep
 from gevo.schedule_view import ScheduleView
 from gevo.scheduled import Scheduled, stopped
 from mlir_passes.program import Program
+from mlir_passes.schedule.clock import Clock
 from mlir_passes.schedule.solve import Infeasible
+
+_SOLVING = 0.5  # of the time, at least, however long the step takes to prepare
 
 
 def schedule(options: Options, console: Console) -> int:
     """Plan a step as the options say and print the plan; returns the exit code."""
     check(options)
+    clock = Clock.of(options.seconds)
     with ScheduleView(console) as view:
         known = partial(check_budget, options)
         ready = prepare_step(options.workload, options.target, options.page_dir, view, known, options.paging)
+    options = replace(options, seconds=max(clock.left_s(), _SOLVING * options.seconds))
     if options.curve:
         return _curve(ready, options, console)
     request = request_of(options, ready.base.plan.peak_bytes, ready.problem.time_s)

@@ -20,6 +20,7 @@ from mlir_passes.schedule.solve import Infeasible, solve
 from mlir_passes.schedule.steps import Step, keep_all, replay
 
 _ORDERING, _FIRST = 0.1, 0.6  # of the time, at most: for an order, and for the first solve, mostly the only one
+_AGAIN = 0.2  # of the time, with which it is worth to look again for a schedule
 _PLACING = 0.05  # of the time, kept for the places of buffers
 _TRIES = 4
 _STEP = 128  # the least part of the budget that a further try leaves free
@@ -61,10 +62,7 @@ class _Fit:
         if self._ready.base.plan.peak_bytes <= request.budget_bytes:
             return self._kept()
         self._order()
-        try:
-            first = self._solve(request.budget_bytes, _FIRST * request.time_limit_s)
-        except Infeasible as error:
-            raise error.within(request.budget_bytes) from error
+        first = self._first()
         found = self._fitting(first, first.bound)
         budget, ended, tried = request.budget_bytes, stopped(first), {request.budget_bytes}
         lowest = floor(self._ready.problem, request.paging).bytes
@@ -93,6 +91,19 @@ class _Fit:
             f"smallest needs {self._least:,}", "--memory-budget", f"Give at least {self._least}"
         )  # fmt: skip
 
+    def _first(self) -> Solution:
+        """Solved for the whole budget; where nothing is found and nothing proven, once more in all the time left."""
+        budget = self._request.budget_bytes
+        try:
+            return self._solve(budget, min(self._left_s(), _FIRST * self._request.time_limit_s))
+        except Infeasible as error:
+            if error.proven or self._left_s() < _AGAIN * self._request.time_limit_s:
+                raise error.within(budget) from error
+        try:
+            return self._solve(budget, self._left_s(), self._request.seed + 1)
+        except Infeasible as error:
+            raise error.within(budget) from error
+
     def _kept(self) -> tuple[Scheduled, Program]:
         """Everything kept, by the plan that the step has without a schedule."""
         problem, base, steps = self._ready.problem, self._ready.base, keep_all(self._ready.problem)
@@ -112,8 +123,9 @@ class _Fit:
     def _left_s(self) -> float:
         return self._clock.left_s() - _PLACING * self._request.time_limit_s
 
-    def _solve(self, budget: int, limit_s: float) -> Solution:
-        request = replace(self._request, budget_bytes=up_to_aligned(budget), time_limit_s=limit_s)
+    def _solve(self, budget: int, limit_s: float, seed: int | None = None) -> Solution:
+        seed = self._request.seed if seed is None else seed
+        request = replace(self._request, budget_bytes=up_to_aligned(budget), time_limit_s=limit_s, seed=seed)
         return solve(self._ready.problem, request, self._tell)
 
     def _fitting(self, solution: Solution, bound: float) -> tuple[Scheduled, Program] | None:

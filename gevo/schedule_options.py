@@ -22,7 +22,7 @@ from mlir_passes.schedule.infeasible import Infeasible, floor, smallest
 from mlir_passes.schedule.problem import Problem
 from mlir_passes.schedule.request import Request
 
-_LEAST_S = 2.0  # for how little memory is enough, where a budget is too small
+_LEAST_S = 5.0  # for how little memory is enough, where a budget is too small
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def check_budget(options: Options, problem: Problem, keep_bytes: int) -> None:
         return
     free = expense(problem, options.minimise)
     task = Task(problem, budget, free, remat=options.remat, paging=options.paging, workers=options.workers)
-    _, needed, exact = smallest(task, lowest, min(_LEAST_S, options.seconds), budget)
+    _, needed, exact = smallest(task, lowest, min(_LEAST_S, 0.3 * options.seconds), budget)
     raise too_small(Infeasible(budget, needed, lowest, exact))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 from gevo.schedule_curve import Curve, Series, budgets_between
@@ -10,6 +9,7 @@ from gevo.schedule_fit import least_bytes
 from gevo.schedule_setup import OnStage, Ready
 from gevo.schedule_view import ScheduleView
 from gevo.scheduled import share, stopped
+from mlir_passes.schedule.clock import Clock
 from mlir_passes.schedule.order import ordered
 from mlir_passes.schedule.request import Request, Solution
 from mlir_passes.schedule.solve import Infeasible, solve
@@ -17,7 +17,8 @@ from mlir_passes.schedule.steps import keep_all, replay
 
 BOTH = "both"
 BUDGETS = 10
-_LEAST_S = 1.0  # of a solve, whatever is left
+_LEAST_S = 0.05  # of a solve, whatever is left
+_ORDERING = 0.1  # of the time, at most
 
 
 class Sweep:
@@ -31,7 +32,8 @@ class Sweep:
 
     def __init__(self, ready: Ready, request: Request, count: int = BUDGETS) -> None:
         kept = replay(ready.problem, keep_all(ready.problem)).peak_bytes
-        ready = replace(ready, problem=ordered(ready.problem, kept // 2)[0])
+        self._clock, ordering = Clock.of(request.time_limit_s), Clock.of(_ORDERING * request.time_limit_s)
+        ready = replace(ready, problem=ordered(ready.problem, kept // 2, ordering)[0])
         self._ready, self._request, self._count = ready, request, count
         self._ways = {BOTH: request}
         if request.paging and request.remat:
@@ -60,15 +62,13 @@ class Sweep:
 
     def run(self, view: ScheduleView) -> None:
         """Solve all, from the largest budget on: what is proven soon leaves its time to the others."""
-        begun = time.monotonic()
         view.doing = "smallest budget"
         least = least_bytes(self._ready, self._request, view)
         budgets = budgets_between(least, self._keep.peak_bytes, self._count)
         todo = [(budget, name) for budget in reversed(budgets) for name in self._ways]
         for number, (budget, name) in enumerate(todo):
             view.doing = f"budget {number // len(self._ways) + 1} of {len(budgets)}, {name}"
-            left_s = self._request.time_limit_s - (time.monotonic() - begun)
-            limit_s = max(_LEAST_S, left_s / (len(todo) - number))
+            limit_s = max(_LEAST_S, self._clock.left_s() / (len(todo) - number))
             found = self._solved(replace(self._ways[name], budget_bytes=budget, time_limit_s=limit_s), view)
             self._tried[name].append(budget)
             if found is None:

@@ -17,6 +17,7 @@ from mlir_passes.schedule.expense import Expense
 from mlir_passes.schedule.intervals import Intervals, Limits, reach, solver_library
 from mlir_passes.schedule.problem import START, Problem
 from mlir_passes.schedule.steps import Step
+from mlir_passes.schedule.windows import may_run_until
 
 _LARGE = 300  # ops from which on presolve costs more than it brings: measured on POET's resnet50 and bert31
 
@@ -40,7 +41,8 @@ class Task:
 class Found:
     """steps: the best line, None if none was found. overhead: its cost beyond computing each op once. bound: proven of
     that overhead, within the limits; inf where there is no line. complete: the search ended by itself. stopped: by
-    Ctrl-C. general: the limits exclude nothing that could be better.
+    Ctrl-C. general: the limits exclude nothing that could be better, and neither does it that no op runs after the
+    last one.
     """
 
     steps: tuple[Step, ...] | None
@@ -72,10 +74,19 @@ def limits_for(task: Task, chart: Chart | None, overhead: float, computations: i
     used_reads = chart.reads(len(problem.tensors)) if chart else [0] * len(problem.tensors)
     runs = [max(used, min(most, computations)) for used, most in zip(used_runs, most_runs, strict=True)]
     ins = [max(used, min(most, reads)) for used, most in zip(used_reads, most_reads, strict=True)]
-    general = all(a >= b for a, b in zip(runs, most_runs, strict=True)) and (
-        not task.paging or all(a >= b for a, b in zip(ins, most_reads, strict=True))
+    general = (
+        all(a >= b for a, b in zip(runs, most_runs, strict=True))
+        and (not task.paging or all(a >= b for a, b in zip(ins, most_reads, strict=True)))
+        and not (task.remat and _may_run_last(problem, costs, overhead))
     )
     return Limits(tuple(int(r) for r in runs), tuple(int(r) for r in ins)), general
+
+
+def _may_run_last(problem: Problem, costs: Expense, overhead: float) -> bool:
+    """Whether a line of no more than that overhead may compute what is final again after the last op."""
+    end = len(problem.ops)
+    final = [t for t in problem.tensors if t.final and t.maker != START]
+    return any(costs.compute[t.maker] <= overhead and may_run_until(problem, t.maker) == end for t in final)
 
 
 def _times(overhead: float, cost: float) -> float:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mlir_passes.schedule.clock import Clock
 from mlir_passes.schedule.decode import decode, encode
 from mlir_passes.schedule.exact import Task, least_memory
 from mlir_passes.schedule.expense import homeless
@@ -76,19 +76,25 @@ def smallest(
     """Genes of the smallest peak found within the time, that peak, and whether no line has a smaller one. The deadline
     is left out. A peak of `enough` bytes is made no smaller. starts: genes that are near it.
     """
-    problem, end = task.problem, time.monotonic() + time_limit_s
+    problem, clock, half = task.problem, Clock.of(time_limit_s), Clock.of(time_limit_s / 2)
     allow = [way for way, on in (("remat", task.remat), ("page", task.paging)) if on]
-    half = time.monotonic() + time_limit_s / 2
+    enough = max(lowest.bytes, enough)
+    peak, holds = _peak(problem, ())
+    for start in starts:
+        if clock.left_s() > 0:
+            peak, holds = min((peak, holds), _peak(problem, start), key=_bytes)
+    if peak > enough and clock.left_s() > 0:
+        found = greedy(problem, lowest.bytes, (), allow, stop=lambda: half.left_s() <= 0)
+        peak, holds = min((peak, holds), _peak(problem, found), key=_bytes)
+    if peak > enough and clock.left_s() > LEAST_S:
+        steps = least_memory(task, clock.left_s(), lowest.bytes, decode(problem, holds).steps)
+        peak, holds = min((peak, holds), _peak(problem, encode(problem, steps)), key=_bytes)
+    return holds, peak, peak <= lowest.bytes
 
-    def peak(holds: Sequence[Hold]) -> int:
-        return replay(problem, decode(problem, holds).steps).peak_bytes
 
-    found = min(((), *starts), key=peak)
-    if peak(found) > max(lowest.bytes, enough):
-        greedily = greedy(problem, lowest.bytes, (), allow, stop=lambda: time.monotonic() > half)
-        found = min(found, greedily, key=peak)
-    left_s = end - time.monotonic()
-    if peak(found) > max(lowest.bytes, enough) and left_s > LEAST_S:
-        steps = decode(problem, found).steps
-        found = min(found, encode(problem, least_memory(task, left_s, lowest.bytes, steps)), key=peak)
-    return tuple(found), peak(found), peak(found) <= lowest.bytes
+def _peak(problem: Problem, holds: Sequence[Hold]) -> tuple[int, tuple[Hold, ...]]:
+    return replay(problem, decode(problem, holds).steps).peak_bytes, tuple(holds)
+
+
+def _bytes(found: tuple[int, tuple[Hold, ...]]) -> int:
+    return found[0]

@@ -34,8 +34,8 @@ class Solution:
     steps: with asynchronous transfers; blocking: the same, one thing after the other; holds: the same as genes.
     usage: the replay of `steps`. bound: a proven lower bound of the objective (J or s), however often ops are computed
     again, for lines in which state that is paged has its home on the store; where the exact search proved it, for
-    those that `chart.Chart` can say. gap: (objective - bound) / objective of computing each op once. proven: who proved
-    what. seconds: by stage of the chain.
+    those in which an op runs at most once in a stage, and in order. gap: (objective - bound) / objective of computing
+    each op once. proven: who proved what. seconds: by stage of the chain.
     """
 
     steps: tuple[Step, ...]

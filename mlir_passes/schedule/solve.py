@@ -26,7 +26,7 @@ from mlir_passes.schedule.steps import ScheduleError, Step, replay
 
 __all__ = ["Infeasible", "Request", "Solution", "solve"]
 
-IN_STAGES = "exact search, each op at most once in a stage, in order, and none after the last"
+IN_STAGES = "each op at most once in a stage, in order"
 SAME = 1e-4  # relative difference of overheads that counts as none: what the exact search leaves open
 SMALL = 120  # ops up to which a closer bound is quick
 LARGE = 300  # ops from which on every stage must be content with less
@@ -34,7 +34,7 @@ GAP_EVALUATIONS = 80_000  # at most
 MOST_COMPUTATIONS = 8  # of an op, where the limit of the exact search is raised
 SHARES = 6  # of the transfers' time that are tried where lines are late
 AHEAD = (LOOKAHEAD, 8 * LOOKAHEAD)  # computes by which transfers begin early; the second where the first is late
-ENDING = 0.05  # of the time, for what comes after the search
+ENDING = 0.08  # of the time, for what comes after the search
 
 
 def _silent(stage: str) -> None:
@@ -336,14 +336,14 @@ class _Chain:
         exact = self._exact
         if self._proven():
             by_exact = exact is not None and exact.general and exact.bound > self._bound.overhead
-            text = "optimal: " + (
-                "no more than keep all" if best.overhead == 0 else IN_STAGES if by_exact else "cut bound"
-            )
+            who = f"exact search, {IN_STAGES}" if by_exact else "cut bound"
+            text = f"optimal: {'no more than keep all' if best.overhead == 0 else who}"
         else:
             text = "cut bound"
             if exact and exact.complete and best.overhead <= exact.bound * (1 + SAME) + 1e-12 * self._costs.once:
                 most = max(exact.limits.computations), max(exact.limits.reads, default=0)
-                text += f"; optimal with at most {most[0]} computations of an op and {most[1]} reads of a tensor"
+                text += f"; optimal with at most {most[0]} computations of an op and {most[1]} reads of a tensor, "
+                text += f"{IN_STAGES}, and none after the last"
             elif exact and inf > exact.bound > self._bound.overhead:
                 most = max(exact.limits.computations)
                 text += f"; at least {exact.bound / self._costs.once:.4%} more than keep all costs any schedule"

@@ -18,6 +18,12 @@ from mlir_passes.schedule.problem import START, Problem
 _Way = tuple[tuple[str, int, int], float]
 
 
+def may_run_until(problem: Problem, number: int) -> int:
+    """As `Problem.until`, but what can be computed again at all can be after the last op too."""
+    overwritten = any(problem.tensors[t].updater >= 0 for t in problem.ops[number].reads)
+    return problem.until[number] if overwritten else len(problem.ops)
+
+
 class Windows:
     """The relaxation at `moments`, ascending. Keys of the program: (stored, tensor, 0), and in a window, or at the
     moment that begins it, (kept | read, tensor, window) and (made, op, window); window -1 ends with the first moment.
@@ -86,13 +92,8 @@ class Windows:
                 self.program.variable(("kept", index, window))
                 self._add_read(index, window)
         for number in range(moment + 1):
-            if self._remat and self._until(number) > moment:
+            if self._remat and may_run_until(problem, number) > moment:
                 self.program.variable(("made", number, window), self._costs.compute[number] * self.scale)
-
-    def _until(self, number: int) -> int:
-        """As `Problem.until`, but what can be computed again at all can be after the last op too."""
-        overwritten = any(self._problem.tensors[t].updater >= 0 for t in self._problem.ops[number].reads)
-        return self._problem.until[number] if overwritten else len(self._problem.ops)
 
     def _add_needs(self, window: int) -> None:
         problem, moment, end = self._problem, self._moments[window], self._ends[window]

@@ -1,5 +1,6 @@
 """Schedule genes in a search: drawn, stored, told in words, and never of what is not permitted."""
 
+import json
 import random
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from gevo.scheduling import Schedules, as_genes, gene_text
 from gevo.search import Search
 from gevo.variation import crossover, moved
 from mlir_passes.schedule.decode import decode
+from mlir_passes.schedule.evolve import varied
 from mlir_passes.schedule.genes import Before, Hold, from_plain
 from mlir_passes.schedule.greedy import greedy
 from mlir_passes.schedule.problem import START, Op, Problem, Tensor
@@ -113,3 +115,20 @@ def test_genes_are_told_in_words() -> None:
 
 def make_fit() -> Fitting:
     return Fitting(make_space())
+
+
+def test_details_of_genes_are_told_and_kept_by_changes_of_other_genes() -> None:
+    problem, rng = chain(), random.Random(0)
+    names = [op.name for op in problem.ops]
+    made = problem.tensors[1]
+    gene = Hold(made.name, True, ((names[0], names[1]),), (names[-2],), ((names[-1], names[1]),))
+    assert gene_text(gene).endswith(
+        f"computed again at {names[-2]}; given back after {names[1]} when that runs for {names[-1]}"
+    )
+    genome, kept = Genome(schedule=as_genes([gene])), 0
+    assert Genome.from_json(json.loads(json.dumps(genome.to_json()))) == genome
+    for _ in range(30):
+        child = varied(problem, from_plain(genome.schedule), rng)
+        kept += gene in child
+        assert all(hold == gene or not (hold.other or hold.leaves) for hold in child)
+    assert kept > 5
