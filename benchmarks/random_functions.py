@@ -21,11 +21,11 @@ from pathlib import Path
 
 from rich.progress import track
 
-from both_ways import Verdict, compile_quickly, judged, judged_seed
 from in_children import Died, results
 from random_ops import draw
 from random_programs import Program
 from shrink import shrunk
+from verdicts import Verdict, compile_quickly, judged, judged_seed
 
 SMOKE = 60
 SHOWN = 12
