@@ -1,9 +1,11 @@
-"""What the benchmarks share: settings of a fair run, interleaved windows, tables, files, pictures."""
+"""What the benchmarks share: `--smoke`, settings of a fair run, interleaved windows, tables, files, pictures."""
 
 from __future__ import annotations
 
+import argparse
 import csv
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,16 @@ COLOURS = {
     "torch compile": "#f4a582",
     "iree": "#762a83",
 }
+
+
+def parsed(parser: argparse.ArgumentParser, smoke: str | Sequence[str]) -> argparse.Namespace:
+    """The arguments of the command. `--smoke` stands for `smoke`: so little that all of the way is gone in seconds.
+
+    It shows that the benchmark works, and its figures say nothing.
+    """
+    small, words = smoke.split() if isinstance(smoke, str) else smoke, sys.argv[1:]
+    parser.add_argument("--smoke", action="store_true", help=f"see that it works, in seconds: {' '.join(small)}")
+    return parser.parse_args([*small, *words] if "--smoke" in words else words)
 
 
 def settle(threads: int) -> None:
@@ -60,8 +72,10 @@ def calls(function: Callable[[], object]) -> Callable[[int], None]:
     return run
 
 
-def started(makers: Mapping[str, Callable[[], System]]) -> tuple[dict[str, System], dict[str, str]]:
-    """The systems that start and do one call, and why the others do not."""
+def started(
+    makers: Mapping[str, Callable[[], System]], smoke: bool = False
+) -> tuple[dict[str, System], dict[str, str]]:
+    """The systems that start and do one call, and why the others do not. smoke: only for want of a library."""
     systems: dict[str, System] = {}
     reasons: dict[str, str] = {}
     for name, make in makers.items():
@@ -69,6 +83,8 @@ def started(makers: Mapping[str, Callable[[], System]]) -> tuple[dict[str, Syste
             system = make()
             system.run(1)
         except Exception as error:  # a library that is missing or fails is a line of the table, not its end
+            if smoke and not isinstance(error, ModuleNotFoundError):
+                raise
             reasons[name] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
         else:
             systems[name] = system

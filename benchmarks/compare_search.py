@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from rich.progress import Progress
 
-from common import OUT, line, machine, picture
+from common import OUT, line, machine, parsed, picture
 from fitness.job import Context
 from fitness.pool import Pool
 from gevo.ir_child import in_child
@@ -47,6 +47,7 @@ from workloads.prepare import prepare
 
 SPACES = Path(__file__).parent / "data"
 GEVO = "gevo"
+SMOKE = (str(SPACES / "twofc.json.gz"), *["digits", "--evaluations", "3", "--seeds", "1", "--workers", "1"])
 TABLE = 300  # edits that a variable of a workload's problem chooses from
 NEEDED = {"Optuna NSGA-II": "optuna", "pymoo NSGA-II": "pymoo"}
 COLOURS = {
@@ -82,7 +83,7 @@ def main() -> None:
     parser.add_argument("--objectives", default="runtime_s,peak_bytes,error")
     parser.add_argument("--methods", default=",".join(METHODS), help="by comma")
     parser.add_argument("--workers", type=int, default=cores())
-    arguments = parser.parse_args()
+    arguments = parsed(parser, SMOKE)
     methods = arguments.methods.split(",")
     unknown = [name for name in methods if name not in METHODS]
     if unknown:

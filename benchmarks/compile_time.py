@@ -15,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from common import parsed
 from mlir_passes.ir_tools import new_context
 from mlir_passes.lower_cpu import compile_kernel
 from mlir_passes.objects import ObjectCache
@@ -24,12 +25,14 @@ from workloads.catalog import SHIPPED
 from workloads.prepare import prepare
 from workloads.workload import PreparedWorkload
 
+SMOKE = "digits --jobs 1"
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*", default=list(SHIPPED))
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    arguments = parser.parse_args()
+    arguments = parsed(parser, SMOKE)
     print(f"seconds, {arguments.jobs} processes; kernels in milliseconds: median and most, one process")
     print(f"{'workload':10s} {'calls':>6s} {'kernels':>8s} {'cold':>7s} {'warm':>7s} {'a kernel':>14s} {'most':>6s}")
     for name in arguments.workloads:

@@ -31,6 +31,7 @@ from common import (
     interleaved,
     line,
     machine,
+    parsed,
     picture,
     ratio,
     save,
@@ -49,8 +50,9 @@ from workloads.cache import cache_folder
 from workloads.frontends.jax import lower
 
 OTHERS = ("jax", "blas", "torch")
-HEAD = ("kernel", "calls", *(f"{name} us" for name in ("gevo", *OTHERS)))
-HEAD += ("GF/s", "% peak", "KiB", "% copy", "jax/gevo", "less calls")
+RATES = ("GF/s", "% peak", "KiB", "% copy", "jax/gevo", "less calls")
+HEAD = ("kernel", "calls", *(f"{name} us" for name in ("gevo", *OTHERS)), *RATES)
+SMOKE = "--only 64x64"
 FORMS = {
     "calls": "d",
     **{f"{name}_us": ".1f" for name in ("gevo", *OTHERS)},
@@ -96,9 +98,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="rows with this in their name")
     parser.add_argument("--quick", action="store_true", help="gevo and JAX alone, 3 runs of 5 windows")
     parser.add_argument("--out", type=Path, default=OUT)
-    arguments = parser.parse_args()
+    arguments = parsed(parser, SMOKE)
     settle(1)
-    runs, windows = (3, 5) if arguments.quick else (5, 15)
+    runs, windows = (1, 3) if arguments.smoke else (3, 5) if arguments.quick else (5, 15)
     others = ("jax",) if arguments.quick else OTHERS
     with one_thread():
         cost = {name: float(t.min()) for name, t in interleaved(smallest_calls(others), runs, windows).items()}
@@ -107,11 +109,11 @@ def main() -> None:
         rows = []
         for kernel in kernels():
             if arguments.only in kernel.name:
-                rows.append(measured(kernel, others, runs, windows))
+                rows.append(measured(kernel, others, runs, windows, arguments.smoke))
                 print(line(cells(rows[-1], cost), WIDTHS), flush=True)
                 for name, reason in rows[-1].reasons.items():
                     print(f"    {name}: {reason}")
-    if not arguments.only:
+    if arguments.smoke or not arguments.only:
         save([record(row, cost) for row in rows], arguments.out / "families.csv")
         picture(arguments.out / "roofline.png", partial(draw_roofline, rows), (10, 5.5))
 
@@ -123,7 +125,7 @@ def one_thread() -> Any:
     return threadpool_limits(1)
 
 
-def measured(kernel: Kernel, others: tuple[str, ...], runs: int, windows: int) -> Row:
+def measured(kernel: Kernel, others: tuple[str, ...], runs: int, windows: int, smoke: bool) -> Row:
     row = Row(kernel)
     expected = [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(kernel.function)(*kernel.arrays))]
 
@@ -139,7 +141,7 @@ def measured(kernel: Kernel, others: tuple[str, ...], runs: int, windows: int) -
     makers = {"gevo": gevo, "jax": partial(jax_call, kernel), "blas": partial(blas_call, kernel)}
     makers |= {"torch": partial(torch_call, kernel), "copy": partial(copy, row.bytes)}
     wanted = {"gevo", "copy", *others} - ({"blas"} if kernel.numpy is None else set())
-    systems, row.reasons = started({name: make for name, make in makers.items() if name in wanted})
+    systems, row.reasons = started({name: make for name, make in makers.items() if name in wanted}, smoke)
     taken: dict[str, list[np.ndarray]] = {name: [] for name in systems}
     for _ in range(runs):
         row.peaks.append(peak_flops())
@@ -153,7 +155,7 @@ def measured(kernel: Kernel, others: tuple[str, ...], runs: int, windows: int) -
 def compiled(kernel: Kernel) -> Program:
     """The kernel as gevo compiles it: all arrays as batch, all results as metrics."""
     shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in kernel.arrays]
-    text = canonical_text(lower(kernel.function, shapes, "kernel", Path(__file__)), "kernel")
+    text = canonical_text(lower(kernel.function, shapes, "kernel", Path(__file__)).text, "kernel")
     return compile_program(text, "kernel", 0, len(shapes), ObjectCache(cache_folder() / "objects"))
 
 
@@ -163,16 +165,20 @@ def jax_call(kernel: Kernel) -> System:
 
 
 def blas_call(kernel: Kernel) -> System:
-    function, out = kernel.numpy, kernel.numpy(*kernel.arrays)
+    function = kernel.numpy
+    assert function is not None, kernel.name
+    out = function(*kernel.arrays)
     return System(calls(lambda: function(*kernel.arrays, out=out)))
 
 
 def torch_call(kernel: Kernel) -> System:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
+    function = kernel.torch
+    assert function is not None, kernel.name
     torch.set_num_threads(1)
     arrays = [torch.from_numpy(a) for a in kernel.arrays]
-    return System(calls(lambda: kernel.torch(*arrays)))
+    return System(calls(lambda: function(*arrays)))
 
 
 def smallest_calls(others: tuple[str, ...]) -> dict[str, System]:

@@ -167,6 +167,6 @@ def _by(shape: tuple[int, ...]) -> str:
 
 
 def _torch() -> Any:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     return torch

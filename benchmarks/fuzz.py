@@ -24,6 +24,7 @@ from typing import Any
 
 from rich.progress import track
 
+from common import parsed
 from fitness.child import memory_use
 from fitness.job import Context
 from fitness.pool import Pool
@@ -42,6 +43,7 @@ from workloads.workload import PreparedWorkload
 
 BLOCK = 100
 MAX_EDITS = 6
+SMOKE = "digits --genomes 6 --workers 1"
 
 
 def main() -> None:
@@ -52,10 +54,11 @@ def main() -> None:
     parser.add_argument("--untrained", action="store_true")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
+    arguments = parsed(parser, SMOKE)
     for name in arguments.workloads:
+        if arguments.kinds or arguments.smoke:
+            by_kind(name, 1 if arguments.smoke else arguments.genomes or 200, arguments.seed)
         if arguments.kinds:
-            by_kind(name, arguments.genomes or 200, arguments.seed)
             continue
         start = time.perf_counter()
         objectives = ("peak_bytes",) if arguments.untrained else ("peak_bytes", "error")

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import iree.compiler
-import iree.runtime
+import iree.compiler  # pyright: ignore[reportMissingImports]
+import iree.runtime  # pyright: ignore[reportMissingImports]
 import numpy as np
 
 FLAGS = ["--iree-llvmcpu-target-cpu=host"]

@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from common import parsed
 from fitness.cpu import CpuRunner
 from mlir_passes.program import Buffer, KernelCall, Plan, Transfer
 
@@ -24,6 +25,8 @@ from fitness_toys import kernel, program  # after the path is set
 
 COUNT, WINDOWS, BYTES = 8, 7, 64 << 20
 NOTHING = "define void @nothing() {\n  ret void\n}"
+SMOKE = "--sizes 64 4096"
+SIZES = (64, 4096, 1 << 16, 1 << 20, 16 << 20)
 
 
 def runner(size: int, kind: str, overlapping: bool, folder: Path) -> CpuRunner:
@@ -50,10 +53,12 @@ def transfer_s(runner: CpuRunner, size: int) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--page-dir", type=Path, default=Path(tempfile.gettempdir()))
-    folder: Path = parser.parse_args().page_dir
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="bytes of a transfer")
+    arguments = parsed(parser, SMOKE)
+    folder: Path = arguments.page_dir
     print(f"{folder}, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}")
     print("|   bytes | kind | itself us (least) | GB/s | thread us (least) |\n| --- | --- | --- | --- | --- |")
-    for size in (64, 4096, 1 << 16, 1 << 20, 16 << 20):
+    for size in arguments.sizes:
         for kind in ("out", "in"):
             direct, thread = (transfer_s(runner(size, kind, which, folder), size) for which in (False, True))
             both = [f"{middle * 1e6:.2f} ({least * 1e6:.2f})" for middle, least in (direct, thread)]

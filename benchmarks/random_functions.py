@@ -25,7 +25,7 @@ from in_children import Died, results
 from random_ops import draw
 from random_programs import Program
 from shrink import shrunk
-from verdicts import Verdict, compile_quickly, judged, judged_seed
+from judge import Verdict, compile_quickly, judged, judged_seed
 
 SMOKE = 60
 SHOWN = 12

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from common import parsed
 from fitness.job import Context
 from fitness.pool import Pool
 from gevo.errors import CampaignError
@@ -23,7 +24,7 @@ from gevo.failures import explained
 from gevo.ir_child import in_child
 from gevo.machine import cores
 from gevo.objectives import figure, floors, point
-from gevo.recording import Watch, candidates, choose, read_part, record
+from gevo.recording import DRAWN, Watch, candidates, choose, read_part, record
 from gevo.replay import Recording
 from gevo.selection import non_dominated
 from mlir_passes.space import Space
@@ -31,19 +32,22 @@ from workloads.cache import cache_folder
 from workloads.errors import WorkloadError
 from workloads.prepare import prepare
 
+SMOKE = "digits --edits 2 --drawn 1 --workers 1 --to build/bench/smoke.json.gz"
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workload")
     parser.add_argument("--edits", type=int, default=11)
+    parser.add_argument("--drawn", type=int, default=DRAWN, help="edits of each kind to choose from")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--to", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=cores())
-    arguments = parser.parse_args()
+    arguments = parsed(parser, SMOKE)
     part = arguments.to.with_name(f"{arguments.to.name}.part")
     arguments.to.parent.mkdir(parents=True, exist_ok=True)
     try:
-        made = recorded(arguments.workload, arguments.edits, arguments.seed, part, arguments.workers)
+        made = recorded(arguments, part)
     except KeyboardInterrupt:
         parser.exit(130, f"Stopped. What is done is in {part}; the same command goes on from there\n")
     except (CampaignError, WorkloadError) as error:
@@ -55,8 +59,9 @@ def main() -> None:
     print(f"wrote {arguments.to}, {arguments.to.stat().st_size / 1024:.0f} KiB")
 
 
-def recorded(workload: str, count: int, seed: int, part: Path, workers: int) -> Recording:
+def recorded(arguments: argparse.Namespace, part: Path) -> Recording:
     """The recording of a workload; the choice of edits and all results so far are those of `part` where it exists."""
+    workload, count = arguments.workload, arguments.edits
     prepared = prepare(workload)
     head = read_part(part)[0] if part.exists() else None
     if head is not None and (head.workload, len(head.edits)) != (workload, count):
@@ -68,10 +73,10 @@ def recorded(workload: str, count: int, seed: int, part: Path, workers: int) -> 
         space, base = Space.load(Path(folder) / "space.json"), Path(folder) / "base.mlir"
         context = Context(prepared=str(prepared.folder), base=str(base), cache=str(cache_folder() / "objects"))
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Pool(context, workers, head.base if head else None) as pool, Progress(*columns) as progress:
+        with Pool(context, arguments.workers, head.base if head else None) as pool, Progress(*columns) as progress:
             if head is None:
-                rng = random.Random(seed)
-                found = candidates(space, pool, rng, _bar(progress, "edits alone"))
+                rng = random.Random(arguments.seed)
+                found = candidates(space, pool, rng, _bar(progress, "edits alone"), arguments.drawn)
                 chosen = choose(found, space, count, rng)
                 edits, labels = tuple(c.edit for c in chosen), tuple(c.label for c in chosen)
                 head = Recording(workload, space, edits, labels, pool.base)

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from common import OUT, machine
+from common import OUT, machine, parsed
 from gevo.schedule_curve import Curve, Series, plot
 from mlir_passes.schedule.infeasible import floor
 from mlir_passes.schedule.overlap import overlapped
@@ -38,6 +38,7 @@ PUBLISHED = """\
 Published beside this (POET, arXiv 2207.07697): Capuchin +73 to +141 % for ResNet-18 on the A72 as memory shrinks, POET
 under +1 %; integrated 25 to 35 % less energy than paging alone; for ResNet-18 on the TX2 8.3 % less memory and 13 %
 more throughput than POFO. POET's code has no constants of the TX2, and no Capuchin; ours follows the ASPLOS paper."""
+SMOKE = "linear --devices m4 --fractions 0.7 --seconds 1"
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=OUT)
-    arguments = parser.parse_args()
+    arguments = parsed(parser, SMOKE)
     arguments.out.mkdir(parents=True, exist_ok=True)
     effort = Effort(arguments.seconds, arguments.seed, arguments.workers)
     rows: list[Row] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from common import line, machine
+from common import line, machine, parsed
 from gevo.schedule_setup import prepare_step
 from mlir_passes.schedule.infeasible import Infeasible
 from mlir_passes.schedule.order import ordered
@@ -20,6 +20,7 @@ from mlir_passes.schedule.steps import keep_all, replay
 
 WORKLOADS = ("lenet", "mobilenet", "bert", "llama", "resnet18")
 WIDTHS = (10, 8, 12, 24, 24, 6)
+SMOKE = "digits --fractions 0.8 --seconds 1"
 
 
 def main() -> None:
@@ -28,7 +29,7 @@ def main() -> None:
     parser.add_argument("--fractions", nargs="*", type=float, default=(0.75, 0.5, 0.35))
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--target", default="model:a72")
-    arguments = parser.parse_args()
+    arguments = parsed(parser, SMOKE)
     print(f"{machine()}; {arguments.target}, {arguments.seconds:.0f} s a schedule")
     print(line(("step", "budget", "bytes", "in its order (bound)", "in a better one (bound)", "moved"), WIDTHS))
     for name in arguments.workloads:

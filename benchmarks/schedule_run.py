@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from common import OUT, System, calls, interleaved, machine, ratio, settle
+from common import OUT, System, calls, interleaved, machine, parsed, ratio, settle
 from fitness.cpu import CpuRunner
 from gevo.errors import CampaignError
 from gevo.schedule_fit import scheduled
@@ -37,6 +37,7 @@ HEAD = (
     "workload", "budget", "bytes", "same", "peak planned", "measured", "paged planned", "measured", "remats",
     "pages out, in", "energy", "time planned", "measured", "gap", "solved in",
 )  # fmt: skip
+SMOKE = "digits --fractions 0.8 --steps 2 --seconds 2 --window-seconds 0.1"
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--page-dir", type=Path, default=None)
     parser.add_argument("--out", type=Path, default=OUT)
-    arguments = parser.parse_args()
+    arguments = parsed(parser, SMOKE)
     arguments.out.mkdir(parents=True, exist_ok=True)
     settle(2)  # one core computes, one moves pages
     rows: list[Row] = []

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from common import OUT, line, machine, save
+from common import OUT, line, machine, parsed, save
 from gevo.objectives import point
 from gevo.record import Record
 from gevo.selection import non_dominated
@@ -28,6 +28,7 @@ from gevo.volume import Point, hypervolume
 OBJECTIVES = ("runtime_s", "peak_bytes", "error")
 SETS = ("evolved", "merged", "edits", "solver")
 WIDTHS = (6, 10, 10, 10, 10, 20, 20)
+SMOKE = "digits --evaluations 4 --seeds 1"
 
 
 def main() -> None:
@@ -37,7 +38,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--page-dir", default="")
     parser.add_argument("--out", type=Path, default=OUT)
-    arguments = parser.parse_args()
+    arguments = parsed(parser, SMOKE)
     print(f"{machine()}; {arguments.workload}, {arguments.evaluations} evaluations a search")
     print(line(("seed", *SETS, "merged points met", "evolved points met"), WIDTHS))
     given = arguments.workload, arguments.evaluations, arguments.page_dir, arguments.out / "schedule_search"

@@ -94,7 +94,7 @@ def _deap(problem: Problem, book: Book, seed: int, start: Callable[[random.Rando
 
 def optuna_nsga2(problem: Problem, book: Book, seed: int) -> None:
     """Optuna's NSGAIISampler with its own operators over categorical variables; invalid trials are told as failed."""
-    import optuna
+    import optuna  # pyright: ignore[reportMissingImports]
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = optuna.samplers.NSGAIISampler(population_size=POPULATION, seed=seed)
@@ -112,18 +112,18 @@ def optuna_nsga2(problem: Problem, book: Book, seed: int) -> None:
 
 def pymoo_nsga2(problem: Problem, book: Book, seed: int) -> None:
     """pymoo's NSGA2 with uniform crossover; invalid rows violate a constraint. It drops duplicates itself."""
-    from pymoo.algorithms.moo.nsga2 import NSGA2
-    from pymoo.core.evaluator import Evaluator
-    from pymoo.core.mutation import Mutation
-    from pymoo.core.problem import Problem as Given
-    from pymoo.operators.crossover.ux import UX
-    from pymoo.operators.sampling.rnd import IntegerRandomSampling
-    from pymoo.problems.static import StaticProblem
+    from pymoo.algorithms.moo.nsga2 import NSGA2  # pyright: ignore[reportMissingImports]
+    from pymoo.core.evaluator import Evaluator  # pyright: ignore[reportMissingImports]
+    from pymoo.core.mutation import Mutation  # pyright: ignore[reportMissingImports]
+    from pymoo.core.problem import Problem as Given  # pyright: ignore[reportMissingImports]
+    from pymoo.operators.crossover.ux import UX  # pyright: ignore[reportMissingImports]
+    from pymoo.operators.sampling.rnd import IntegerRandomSampling  # pyright: ignore[reportMissingImports]
+    from pymoo.problems.static import StaticProblem  # pyright: ignore[reportMissingImports]
 
     choices = 2 * problem.options
     rng = np.random.default_rng(seed)
 
-    class Another(Mutation):
+    class Another(Mutation):  # pyright: ignore[reportUntypedBaseClass]
         def _do(self, problem: Any, X: np.ndarray, **_: Any) -> np.ndarray:
             changed = rng.random(X.shape) < 1 / X.shape[1]
             return np.where(changed, (X + rng.integers(1, choices, X.shape)) % choices, X)

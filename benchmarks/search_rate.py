@@ -15,10 +15,13 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from common import parsed
 from gevo.record import Record
 from gevo.store import Run
 from workloads.cache import cache_folder
 from workloads.prepare import prepare
+
+SMOKE = "digits --for 2"
 
 
 def main() -> None:
@@ -27,7 +30,7 @@ def main() -> None:
     parser.add_argument("--for", dest="seconds", type=int, default=600)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
+    arguments = parsed(parser, SMOKE)
     for name in arguments.workloads:
         with tempfile.TemporaryDirectory() as folder:
             records, wall_s = search(name, Path(folder), arguments)
@@ -37,7 +40,15 @@ def main() -> None:
 def search(name: str, folder: Path, arguments: argparse.Namespace) -> tuple[list[Record], float]:
     """The records of one search from an empty object cache, and the seconds that it searched."""
     command = [sys.executable, "-m", "gevo", "search", name, "--run-dir", str(folder), "--name", "rate"]
-    command += ["--for", f"{arguments.seconds}s", "--workers", str(arguments.workers), "--seed", str(arguments.seed)]
+    command += [
+        "--for",
+        f"{arguments.seconds}s",
+        "--workers",
+        str(arguments.workers),
+        "--seed",
+        str(arguments.seed),
+        "--no-confirm",
+    ]
     cache = folder / "cache"
     cache.mkdir()
     for kept in ("arrays", "workloads", "data"):

@@ -17,12 +17,14 @@ import statistics
 import time
 from collections.abc import Callable
 
+from common import parsed
 from gevo.selection import survivors, tournament
 from gevo.volume import hypervolume
 
 Vector = list[float]
 Problem = Callable[[Vector], tuple[float, ...]]
 REFERENCE = 1.1
+SMOKE = "--seeds 1 --population 8 --generations 4"
 
 
 def zdt1(x: Vector) -> tuple[float, ...]:
@@ -119,7 +121,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=7)
     parser.add_argument("--population", type=int, default=100)
     parser.add_argument("--generations", type=int, default=250)
-    arguments = parser.parse_args()
+    arguments = parsed(parser, SMOKE)
     for name, (problem, variables, band) in PROBLEMS.items():
         start = time.perf_counter()
         found = sorted(

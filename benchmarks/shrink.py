@@ -10,7 +10,7 @@ import numpy as np
 
 from in_children import Died, results
 from random_programs import Line, Program
-from verdicts import Verdict
+from judge import Verdict
 
 LITERAL = 24  # elements up to which data are written out
 

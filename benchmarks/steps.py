@@ -30,6 +30,7 @@ from common import (
     interleaved,
     line,
     machine,
+    parsed,
     picture,
     ratio,
     save,
@@ -51,6 +52,7 @@ SCAN_STEPS = 32
 TOLERANCE = 0.05  # Adam's first step is the gradient's sign, which rounding decides where it is near zero
 ROUNDING = 1e-5  # of the greatest change: a shift before a batch norm has no gradient but rounding errors
 WIDTHS = (10, 9, *(25 for _ in OTHERS))
+SMOKE = "digits --runs 1 --seconds 0.2"
 
 
 def main() -> None:
@@ -61,7 +63,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=20.0, help="for the windows of a workload, about")
     parser.add_argument("--out", type=Path, default=OUT)
-    arguments = parser.parse_args()
+    arguments = parsed(parser, SMOKE)
     settle(arguments.threads)
     rest_s = REST_S if arguments.threads > 1 else 0.0
     print(f"{machine()}, threads {arguments.threads}; microseconds a step, and how often gevo's time that is")
@@ -70,7 +72,7 @@ def main() -> None:
     for name in arguments.workloads:
         makers = contenders(name, arguments.threads)
         wanted = {n: make for n, make in makers.items() if n == "gevo" or n in arguments.systems.split(",")}
-        systems, reasons = started(wanted)
+        systems, reasons = started(wanted, arguments.smoke)
         times = interleaved(systems, arguments.runs, seconds=arguments.seconds, rest_s=rest_s)
         new = [figures(name, system, times) for system in ("gevo", *OTHERS)]
         print(line((name, *(cell(row) for row in new)), WIDTHS), flush=True)
@@ -150,7 +152,7 @@ def donated(workload: Any, step: Any, steps: int = 1) -> System:
 
 
 def torch_steps(prepared: PreparedWorkload, batch: Any, threads: int, compiled: bool) -> System:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     from torch_models import TorchStep
 

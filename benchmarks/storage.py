@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from common import OUT, REST_S, System, calls, fastest, interleaved, line, machine, ratio, save, settle
+from common import OUT, REST_S, System, calls, fastest, interleaved, line, machine, parsed, ratio, save, settle
 from fitness.cpu import CpuRunner
 from fitness.lessons import read_lessons
 from fitness.quality import Judge, quality
@@ -32,6 +32,7 @@ from workloads.workload import PreparedWorkload
 
 WIDTHS = (11, 8, 10, 6, 9, 18, 9, 20)
 HEAD = ("workload", "storage", "peak KiB", "of f32", "us", "of f32", "error", "more than f32")
+SMOKE = "digits --seeds 1 --seconds 0.2"
 
 
 def main() -> None:
@@ -41,7 +42,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=10.0, help="for the windows of a workload, about")
     parser.add_argument("--out", type=Path, default=OUT)
-    arguments = parser.parse_args()
+    arguments = parsed(parser, SMOKE)
     settle(arguments.threads)
     print(f"{machine()}, threads {arguments.threads}")
     print(line(HEAD, WIDTHS))

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from common import parsed
 from fitness.cpu import CpuRunner
 from fitness.loader import Loader
 from fitness.spmd import cost, schedule
@@ -62,6 +63,7 @@ exit:
   ret void
 }
 """
+SMOKE = "mill digits --windows 1"
 
 
 def main() -> None:
@@ -69,7 +71,7 @@ def main() -> None:
     parser.add_argument("workloads", nargs="*", default=[MILL, "digits", "twofc", "lenet"])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--windows", type=int, default=30)
-    arguments = parser.parse_args()
+    arguments = parsed(parser, SMOKE)
     cores = sorted(os.sched_getaffinity(0))
     cases = {"free": None, "busy": "", **{f"busy core {core}": str(core) for core in cores[:2]}}
     if len(cores) > 1:

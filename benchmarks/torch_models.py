@@ -1,5 +1,8 @@
 """The shipped workloads' training steps written in PyTorch, of the same shapes: for their time, not their results."""
 
+# pyright: reportMissingImports=false, reportUntypedBaseClass=false, reportUntypedFunctionDecorator=false
+# PyTorch is an extra
+
 from __future__ import annotations
 
 import math

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from common import COLOURS, OUT, line, machine, picture, save, settle
+from common import COLOURS, OUT, line, machine, parsed, picture, save, settle
 from fitness.job import OBJECTIVES, Context
 from fitness.pool import Pool
 from gevo.genome import Genome
@@ -40,6 +40,7 @@ from workloads.workload import PreparedWorkload
 
 WIDTHS = (32, 10, 18, 8)
 DRAWS = 20  # genomes drawn for a variant, at most
+SMOKE = "digits --variants 2"
 
 
 def main() -> None:
@@ -48,7 +49,7 @@ def main() -> None:
     parser.add_argument("--variants", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=OUT)
-    arguments = parser.parse_args()
+    arguments = parsed(parser, SMOKE)
     settle(1)
     print(machine())
     prepared = prepare(arguments.workload)
@@ -124,22 +125,24 @@ class Iree:
                 np.save(folder / f"{kind}{i:04d}.npy", leaf)
         command = [sys.executable, str(Path(__file__).with_name("iree_flow.py")), str(folder)]
         self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._child.stdin is not None and self._child.stdout is not None
+        self._jobs, self._answers = self._child.stdin, self._child.stdout
 
     def __enter__(self) -> Iree:
-        self._ready = bool(self._child.stdout.readline())
+        self._ready = bool(self._answers.readline())
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._child.stdin.close()
+        self._jobs.close()
         self._child.wait()
 
     def ask(self, job: dict[str, Any]) -> dict[str, Any]:
         """The child's answer; an error where there is none."""
         if not self._ready:
             return {"error": "IREE does not start (pip install 'gevo[bench]')"}
-        self._child.stdin.write(json.dumps(job) + "\n")
-        self._child.stdin.flush()
-        answer = self._child.stdout.readline()
+        self._jobs.write(json.dumps(job) + "\n")
+        self._jobs.flush()
+        answer = self._answers.readline()
         self._ready = bool(answer)
         return json.loads(answer) if answer else {"error": "IREE's process died"}
 

@@ -78,7 +78,11 @@ def modelled_costs(profile: Profile, peak_bytes: int = 0) -> ModelledCosts:
 
 
 def measured_costs(
-    program: Program, state: Sequence[Array], batches: Sequence[Sequence[Array]], profile: Profile, tier: PageTier
+    program: Program,
+    state: Sequence[Array],
+    batches: Sequence[Sequence[Array]],
+    profile: Profile,
+    tier: PageTier | Page,
 ) -> MeasuredCosts:
     """Costs on this machine of a program whose plan keeps everything: each call is timed within the step."""
     times = call_times(program, state, batches).calls

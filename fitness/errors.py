@@ -7,3 +7,7 @@ class FitnessError(Exception):
     def __init__(self, what: str, where: str = "", todo: str = "") -> None:
         super().__init__(what + (f" ({where})" if where else "") + (f". {todo}" if todo else ""))
         self.what, self.where, self.todo = what, where, todo
+
+
+class StoreError(FitnessError):
+    """A folder that values are paged to is missing, full, or fails."""

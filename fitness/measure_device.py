@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import statistics
 import tempfile
@@ -16,7 +17,7 @@ import numpy as np
 
 from fitness.cpu import CpuRunner
 from fitness.device import Device, KernelRate, PageTier
-from fitness.errors import FitnessError
+from fitness.errors import StoreError
 from fitness.profile import host_profile
 from mlir_passes.llvm import host
 from mlir_passes.objects import ObjectCache
@@ -24,12 +25,14 @@ from mlir_passes.pipeline import canonical_text, compile_program
 
 METHOD = "one thread, calls on the same data; least of {windows} windows' means"
 PAGE_METHOD = (
-    "pwrite and pread of 64 KiB to {largest} MiB in an unlinked file, through the page cache of the system; "
+    "pwrite and pread of {least} to {largest} in an unlinked file, through the page cache of the system; "
     "a line through the least of {windows} windows' medians of {times}"
 )
 _KIB, _MIB = 1 << 10, 1 << 20
 _SIZES = tuple(64 * _KIB << shift for shift in range(0, 9, 2))  # 64 KiB to 16 MiB
+_SMALL = (4 * _KIB, 16 * _KIB)  # where there is room for less than two of those
 _QUICK = 4 * _MIB  # of a store that is measured on the way to something else
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PAGE_WINDOWS, _PAGE_TIMES = 15, 3
 _WINDOWS, _WINDOW_S = 9, 0.02
 _COPY_BYTES = 64 * _MIB  # more than the caches hold
@@ -124,27 +127,50 @@ def page_tier(page_dir: Path | None = None, cache: Path | None = None) -> PageTi
 
 
 def measure_page(folder: Path, largest: int = _SIZES[-1]) -> PageTier:
-    """The store in a folder; raises FitnessError where no file can be made there. The file is gone at once."""
+    """The store in a folder, by transfers of at most so many bytes, or of what it has room for; raises StoreError where
+    no file can be made there. The file is gone at once."""
     device = _file_system(folder)
-    sizes = [size for size in _SIZES if size <= largest]
-    data = memoryview(bytearray(b"gevo" * (largest // 4)))  # written once: all its pages are there
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-            os.posix_fallocate(file.fileno(), 0, largest)
+            largest = _reserved(file.fileno(), max(largest, _SMALL[0]))
+            sizes = [size for size in _SIZES if size <= largest]
+            sizes = sizes if len(sizes) > 1 else [size for size in (*_SMALL, _SIZES[0]) if size <= largest]
+            data = memoryview(bytearray(b"gevo" * (sizes[-1] // 4)))  # written once: all its pages are there
             _write(file.fileno(), data)  # the first time it finds no pages
             out = [_transfer(_write, file.fileno(), data[:size]) for size in sizes]
             back = [_transfer(_read, file.fileno(), data[:size]) for size in sizes]
     except OSError as error:
         todo = "Name a folder with --page-dir that you may write to and that has room"
-        raise FitnessError(f"cannot page to it: {error.strerror}", str(folder), todo) from error
-    method = PAGE_METHOD.format(largest=largest // _MIB, windows=_PAGE_WINDOWS, times=_PAGE_TIMES)
+        raise StoreError(f"cannot page to it: {error.strerror}", str(folder), todo) from error
+    method = PAGE_METHOD.format(
+        least=_words(sizes[0]), largest=_words(sizes[-1]), windows=_PAGE_WINDOWS, times=_PAGE_TIMES
+    )
     return PageTier(str(folder), device, *line(sizes, out), *line(sizes, back), method)
+
+
+def _words(size: int) -> str:
+    return f"{size // _MIB} MiB" if size >= _MIB else f"{size // _KIB} KiB"
+
+
+def _reserved(handle: int, largest: int) -> int:
+    """The bytes that the file now has room for: as many as asked, or less if the store is nearly full."""
+    while True:
+        try:
+            os.posix_fallocate(handle, 0, largest)
+        except OSError as error:
+            if error.errno not in _FULL or largest <= _SMALL[0]:
+                raise
+            largest = max(largest // 4, _SMALL[0])
+        else:
+            return largest
 
 
 def line(sizes: Sequence[int], times_s: Sequence[float]) -> tuple[float, float]:
     """Latency in seconds, not below 0, and bytes a second: of time = latency + size / bandwidth, the one with the least
-    squares of relative errors."""
+    squares of relative errors. Of one size it has no latency."""
     times = np.array(times_s)
+    if len(sizes) == 1:
+        return 0.0, sizes[0] / float(times[0])
     slope, ones = np.array(sizes) / times, 1 / times
     (latency, inverse), *_ = np.linalg.lstsq(np.stack([ones, slope], axis=1), np.ones(len(times)), rcond=None)
     if latency < 0:
@@ -179,7 +205,7 @@ def _file_system(folder: Path) -> int:
     try:
         return folder.stat().st_dev
     except OSError as error:
-        raise FitnessError(f"no such page folder: {error.strerror}", str(folder), "Make it, or name another") from error
+        raise StoreError(f"no such page folder: {error.strerror}", str(folder), "Make it, or name another") from error
 
 
 def _transfer(move: Callable[[int, memoryview], None], handle: int, data: memoryview) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fitness.errors import FitnessError
+from fitness.errors import StoreError
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 1 << 20
@@ -18,7 +18,7 @@ _TODO = "Name a folder with room that you may write to (--page-dir)"
 
 
 class PageFile:
-    """A file of `bytes` bytes in a folder, that of temporary files by default; raises FitnessError where there is none.
+    """A file of `bytes` bytes in a folder, that of temporary files by default; raises StoreError where there is none.
 
     Its name is taken away at once, so a crash leaves nothing behind, and it works on if the folder vanishes. Its room
     is reserved, so that a full disk is told now. A forked process gets a file of its own, with what this one holds
@@ -73,8 +73,8 @@ class PageFile:
         self.own()
         return os.fstat(self.fd).st_size
 
-    def _broken(self, error: OSError) -> FitnessError:
-        return FitnessError(f"the page file fails: {error.strerror}", str(self.folder), _TODO)
+    def _broken(self, error: OSError) -> StoreError:
+        return StoreError(f"the page file fails: {error.strerror}", str(self.folder), _TODO)
 
 
 def _reserved(folder: Path, size: int) -> int:
@@ -85,7 +85,7 @@ def _reserved(folder: Path, size: int) -> int:
                 os.posix_fallocate(file.fileno(), 0, size)
             return os.dup(file.fileno())
     except OSError as error:
-        raise FitnessError(f"no page file of {size} bytes: {error.strerror}", str(folder), _TODO) from error
+        raise StoreError(f"no page file of {size} bytes: {error.strerror}", str(folder), _TODO) from error
 
 
 def _write(fd: int, offset: int, data: bytes) -> None:

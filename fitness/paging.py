@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fitness.errors import FitnessError
+from fitness.errors import StoreError
 from fitness.loader import Loader
 from fitness.page_file import PageFile
 from fitness.team import SPINS, aligned, end_threads, row_call, start_thread
@@ -240,10 +240,10 @@ class Pager:
         self._pid = os.getpid()
 
     def check(self) -> None:
-        """Call this after the loop: raises FitnessError where a transfer failed."""
+        """Call this after the loop: raises StoreError where a transfer failed."""
         code, self._control[_ERROR] = int(self._control[_ERROR]), 0
         if code:
-            raise FitnessError(
+            raise StoreError(
                 f"a transfer to or from the page file failed: {os.strerror(code)} (errno {code})",
                 str(self._file.folder),
                 "State and results of this run are lost; name another folder with --page-dir",

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gevo.genome import Genome
-from gevo.volume import Point, hypervolume, spread_out
+from gevo.order import Floors, Point, covers
+from gevo.volume import hypervolume, spread_out
 
 SIZE = 64  # members; the front that a user sees is made from all records
 
@@ -22,27 +23,28 @@ class Member:
 
 
 class Archive:
-    """Members within the limits that no other dominates; of equal points the one with the fewest edits, then the first.
+    """Members within the limits. None is no worse than another in any figure.
 
+    What a member covers (`gevo.order`) does not enter, and a member leaves only for one that is no worse in any figure,
+    be it by less than the floor. So all that was ever added is covered by a member, and small losses do not add up.
     Past its size it gives up what adds the least hypervolume.
     """
 
-    def __init__(self, members: Iterable[Member] = ()) -> None:
-        self.members = list(members)
+    def __init__(self, members: Iterable[Member] = (), floors: Floors = ()) -> None:
+        self.members, self._floors = list(members), tuple(floors)
 
     def add(self, new: Member) -> bool:
         """Take in `new`; whether it is better than all there is in some way."""
         if new.over:
             return False
-        for index, old in enumerate(self.members):
-            if old.point == new.point:
-                if new.genome.size < old.genome.size:
-                    self.members[index] = new
-                return False
-            if all(a <= b for a, b in zip(old.point, new.point, strict=True)):
-                return False
-        dominated = [all(a <= b for a, b in zip(new.point, m.point, strict=True)) for m in self.members]
-        self.members = [m for m, gone in zip(self.members, dominated, strict=True) if not gone]
+        none = (0.0,) * len(new.point)
+        worse = [covers(new.point, old.point, none) for old in self.members]
+        if any(covers(old.point, new.point, self._floors or none) for old in self.members):
+            shorter = (i for i, old in enumerate(self.members) if worse[i] and new.genome.size < old.genome.size)
+            if (index := next(shorter, None)) is not None:
+                self.members[index] = new
+            return False
+        self.members = [old for old, gone in zip(self.members, worse, strict=True) if not gone]
         self.members.append(new)
         if len(self.members) > SIZE:
             points = [m.point for m in self.members]

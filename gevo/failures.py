@@ -6,7 +6,7 @@ import errno
 
 import typer
 
-from fitness.errors import FitnessError
+from fitness.errors import FitnessError, StoreError
 from gevo.errors import INTERRUPTED, BaseFails, CampaignError, ExtraMissing, Unsupported, Unwritable
 from mlir_passes.errors import PassError
 from workloads.errors import Kind, WorkloadError
@@ -31,6 +31,8 @@ def explained(error: BaseException) -> tuple[int, str]:
         return error.code, _message(error.what, error.where, error.todo)
     if isinstance(error, WorkloadError):
         return WORKLOAD_CODES[error.kind], _message(error.what, error.where, error.todo)
+    if isinstance(error, StoreError):
+        return Unwritable.code, str(error)
     if isinstance(error, FitnessError):
         return BaseFails.code, str(error)
     if isinstance(error, PassError):

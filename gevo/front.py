@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from gevo.confirmed import Confirmation, Confirmed
 from gevo.errors import ExtraMissing, RunDamaged
 from gevo.limits import over_text, violation
-from gevo.objectives import figure, point
+from gevo.objectives import figure, figures
+from gevo.order import in_order
 from gevo.record import Record, versus
 
 if TYPE_CHECKING:
@@ -87,10 +88,10 @@ def front(
     What `confirmation` says does not hold leaves the front, with all records of the same program; `everything` keeps
     it. Members stand as the search measured them: confirmed and other records are compared by the same figures.
 
-    Of records that rank the same, the one with the fewest edits stays, then the oldest; so a neutral edit never
-    stands beside the base. Raises RunDamaged if the records measure energy in more than one way.
+    Of records that differ by no more than the floors, the one with the fewest edits stays, then the oldest; so a
+    neutral edit never stands beside the base. Raises RunDamaged if the records measure energy in more than one way.
     """
-    from gevo.selection import non_dominated
+    from gevo.leaders import layers  # on use: `gevo --help` must not load NumPy
 
     valid = [r for r in records if r.result.ok and all(name in r.result.objectives for name in objectives)]
     base = next((r for r in valid if r.is_base), None)
@@ -100,15 +101,10 @@ def front(
     rows = {r.id: row for r in valid if confirmation is not None and (row := confirmation.of(r)) is not None}
     left = () if everything else tuple(r for r in valid if r.id in rows and rows[r.id].bad and not r.is_base)
     gone = {r.id for r in left}
-    best: dict[tuple[float, ...], Record] = {}
-    for record in valid:
-        if record.id in gone or violation(record.result, limits or {}, floors):
-            continue
-        at = point(record.result, objectives, floors)
-        if at not in best or record.genome.size < best[at].genome.size:
-            best[at] = record
-    points = list(best)
-    members = [best[points[i]] for i in non_dominated(points)]
+    fit = [r for r in valid if r.id not in gone and not violation(r.result, limits or {}, floors)]
+    points, sizes = [figures(r.result, objectives) for r in fit], [r.genome.size for r in fit]
+    leaders, _ = next(layers(points, in_order(floors, objectives), sizes), ([], []))
+    members = [fit[i] for i in leaders]
     members.sort(key=lambda r: (figure(r.result, objectives[0]), r.id))
     methods = {name: base.result.objectives[name].method for name in objectives}
     return Front(

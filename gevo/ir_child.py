@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gevo.errors import BaseFails, CampaignError, Unsupported
+from gevo.errors import BaseFails, CampaignError, Unsupported, Unwritable
 
 
 def in_child(task: str, **arguments: Any) -> None:
-    """Run `task` in a child; raises Unsupported or BaseFails with what went wrong there."""
+    """Run `task` in a child; raises Unsupported, BaseFails or Unwritable with what went wrong there."""
     root = str(Path(__file__).resolve().parent.parent)
     inherited = os.environ.get("PYTHONPATH")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([root, *([inherited] if inherited else [])])}
@@ -28,7 +28,7 @@ def in_child(task: str, **arguments: Any) -> None:
     lines = done.stdout.strip().splitlines()
     if lines and lines[-1].startswith("{"):
         failure = json.loads(lines[-1])
-        raise {"unsupported": Unsupported, "base": BaseFails}[failure["kind"]](failure["what"])
+        raise {"unsupported": Unsupported, "base": BaseFails, "store": Unwritable}[failure["kind"]](failure["what"])
     last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
     raise Unsupported(f"the compiler's process died with code {done.returncode}: {last}", task)
 
@@ -139,13 +139,16 @@ TASKS: dict[str, Callable[..., None]] = {
 
 
 def _main(task: str, arguments: str) -> int:
-    from fitness.errors import FitnessError
+    from fitness.errors import FitnessError, StoreError
     from mlir_passes.errors import PassError
 
     try:
         TASKS[task](**json.loads(arguments))
     except PassError as error:
         print(json.dumps({"kind": "unsupported", "what": str(error)}))
+        return 1
+    except StoreError as error:
+        print(json.dumps({"kind": "store", "what": str(error)}))
         return 1
     except (FitnessError, CampaignError) as error:
         print(json.dumps({"kind": "base", "what": str(error)}))

@@ -43,12 +43,20 @@ def bounds(base: Result, objectives: Sequence[str]) -> dict[str, tuple[float, fl
     }
 
 
-def point(result: Result, objectives: Sequence[str], floor: Mapping[str, float]) -> tuple[float, ...]:
-    """The figures of a valid result in order, in whole multiples of the floor where there is one.
+def figures(result: Result, objectives: Sequence[str]) -> tuple[float, ...]:
+    """What a valid result ranks by, in order; `gevo.order` says which differences rank."""
+    return tuple(figure(result, name) for name in objectives)
 
-    Rounding to a grid keeps the order transitive, which a tolerance in the comparison would not.
+
+def point(result: Result, objectives: Sequence[str], floor: Mapping[str, float]) -> tuple[float, ...]:
+    """The figures of a valid result for those who know nothing of floors, such as other libraries and a hypervolume:
+    in whole floors from the base's, without the rest.
+
+    So what is within the floor of the base's ratio is the base's. Of two others that are, one may be in the next cell:
+    no grid puts all that are near each other into one, and gevo itself ranks by `gevo.order`.
     """
-    return tuple(_on_grid(figure(result, name), floor.get(name, 0.0)) for name in objectives)
+    origin = {"runtime_s": 1.0}
+    return tuple(_on_grid(figure(result, n), floor.get(n, 0.0), origin.get(n, 0.0)) for n in objectives)
 
 
 def not_finite(result: Result, objectives: Sequence[str]) -> str:
@@ -64,5 +72,5 @@ def not_finite(result: Result, objectives: Sequence[str]) -> str:
     return ""
 
 
-def _on_grid(value: float, step: float) -> float:
-    return round(value / step) * step if step > 0 else value
+def _on_grid(value: float, step: float, origin: float) -> float:
+    return origin + math.trunc((value - origin) / step) * step if step > 0 else value

@@ -20,7 +20,8 @@ def pick(run: Run, wanted: str) -> Record:
     """The record `wanted` names: an id, a key, "base", or a word of `BEST`, which never costs accuracy.
 
     "fastest" is the valid record with the least runtime among those with no more error than the base; where
-    several are equal in that, the one with the least error. What was confirmed comes before what was not: once a
+    several are equal in that, the one with the least error, then with the fewest edits. What differs from the base by
+    no more than the noise floor is equal to it. What was confirmed comes before what was not: once a
     record that fits holds, only such are picked, by what they were confirmed as. Raises NotFound.
     """
     if wanted != BASE and wanted not in BEST:
@@ -34,19 +35,29 @@ def pick(run: Run, wanted: str) -> Record:
     objective, objectives = BEST[wanted], run.manifest["config"]["objectives"]
     if objective not in objectives:
         raise NotFound(f"this run did not measure {objective}", run.folder, f"It has {', '.join(objectives)}")
-    return best(records, base, objective, load(run.folder))
+    return best(records, base, objective, load(run.folder), run.manifest["floors"].get(objective, 0.0))
 
 
-def best(records: Sequence[Record], base: Record, objective: str, found: Confirmation | None) -> Record:
+def best(
+    records: Sequence[Record], base: Record, objective: str, found: Confirmation | None, floor: float = 0.0
+) -> Record:
     """The record that is least in `objective` among those with no more error than the base, on validation data and,
-    where they are confirmed, on test data; the base is one of them."""
+    where they are confirmed, on test data; the base is one of them, and whatever differs from it by no more than
+    `floor` is no better."""
     scored = "error" in base.result.objectives
     fit = [r for r in records if not scored or r.value("error") <= base.value("error")]
     fit = [r for r in fit if found is None or not found.bad(r)]
     holding = [r for r in fit if not r.is_base and found is not None and _holds(r, found)]
     if holding:
         fit = [base, *holding]
-    return min(fit, key=lambda r: (_figure(r, objective, found), r.value("error") if scored else 0.0))
+    of_base = _figure(base, objective, found)
+
+    def rank(record: Record) -> tuple[float, float, int]:
+        mine = _figure(record, objective, found)
+        like_base = abs(mine - of_base) <= floor
+        return of_base if like_base else mine, record.value("error") if scored else 0.0, record.genome.size
+
+    return min(fit, key=rank)
 
 
 def best_first(front: Front, found: Confirmation | None = None) -> list[Record]:

@@ -54,12 +54,16 @@ def judged(edit: Edit, result: Result, base: Result) -> Candidate:
 
 
 def candidates(
-    space: Space, evaluator: Evaluator, rng: random.Random, watch: Watch = lambda n, of: None
+    space: Space,
+    evaluator: Evaluator,
+    rng: random.Random,
+    watch: Watch = lambda n, of: None,
+    drawn: int = DRAWN,
 ) -> list[Candidate]:
-    """Up to `DRAWN` edits of each kind that each apply to the base, and what they do alone; of those that make the
+    """Up to `drawn` edits of each kind that each apply to the base, and what they do alone; of those that make the
     same program one. What seems to help is evaluated twice, and the lesser gain counts."""
-    drawn = [edit_class(kind).draw(space, rng) for kind in KINDS for _ in range(DRAWN)]
-    edits = list(dict.fromkeys(e for e in drawn if e is not None and e.applies(space)))
+    found = [edit_class(kind).draw(space, rng) for kind in KINDS for _ in range(drawn)]
+    edits = list(dict.fromkeys(e for e in found if e is not None and e.applies(space)))
     first = _alone(edits, evaluator, watch)
     different = {r.fingerprint or str(n): e for n, (e, r) in enumerate(zip(edits, first, strict=True))}
     once = [judged(e, r, evaluator.base) for e, r in zip(edits, first, strict=True) if e in different.values()]
@@ -89,7 +93,7 @@ def choose(found: Sequence[Candidate], space: Space, count: int, rng: random.Ran
             "--edits",
             "Ask for fewer, or give another --seed",
         )
-    return chosen
+    return chosen[:count]
 
 
 def record(head: Recording, evaluator: Evaluator, part: Path, watch: Watch = lambda n, of: None) -> Recording:

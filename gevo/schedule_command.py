@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from fitness.program import save_program
 from gevo import schedule_curve, schedule_plot, schedule_run, schedule_view
-from gevo.errors import INTERRUPTED, CampaignError
+from gevo.errors import INTERRUPTED
 from gevo.machine import machine
 from gevo.pairs import print_pairs
 from gevo.schedule_drawn import names
 from gevo.schedule_fit import scheduled
-from gevo.schedule_options import Options, check, request_of
+from gevo.schedule_options import Options, check, check_budget, request_of, too_small
 from gevo.schedule_plot import Drawn
 from gevo.schedule_setup import Ready, prepare_step
 from gevo.schedule_sweep import Sweep
@@ -28,7 +29,8 @@ def schedule(options: Options, console: Console) -> int:
     """Plan a step as the options say and print the plan; returns the exit code."""
     check(options)
     with ScheduleView(console) as view:
-        ready = prepare_step(options.workload, options.target, options.page_dir, view)
+        known = partial(check_budget, options)
+        ready = prepare_step(options.workload, options.target, options.page_dir, view, known, options.paging)
     if options.curve:
         return _curve(ready, options, console)
     request = request_of(options, ready.base.plan.peak_bytes, ready.problem.time_s)
@@ -36,7 +38,7 @@ def schedule(options: Options, console: Console) -> int:
         with ScheduleView(console, options.seconds) as view:
             found, program = scheduled(ready, request, view)
     except Infeasible as error:
-        raise _too_small(error) from error
+        raise too_small(error) from error
     show(found, console)
     if options.plot is not None:
         given = schedule_view.title(found), _axis_text(found), found.problem, found.solution.steps
@@ -54,14 +56,6 @@ def schedule(options: Options, console: Console) -> int:
     if options.run:
         return _run(ready, found, program, options, console)
     return 0
-
-
-def _too_small(error: Infeasible) -> CampaignError:
-    """What the solver says of a budget, as an error of the option."""
-    text = str(error).removeprefix("schedule: ")
-    if error.late:
-        return CampaignError(text, "--deadline", "Give more time")
-    return CampaignError(text, "--memory-budget", f"Give at least {error.needed_bytes}")
 
 
 def _axis_text(found: Scheduled) -> str:

@@ -15,7 +15,14 @@ from gevo.limits import SECONDS, parse_deadline
 from gevo.schedule_setup import CPU, check_target
 from gevo.scheduling import SOLVERS
 from gevo.units import parse_bytes, seconds
+from mlir_passes.arena import up_to_aligned
+from mlir_passes.schedule.exact import Task
+from mlir_passes.schedule.expense import expense
+from mlir_passes.schedule.infeasible import Infeasible, floor, smallest
+from mlir_passes.schedule.problem import Problem
 from mlir_passes.schedule.request import Request
+
+_LEAST_S = 2.0  # for how little memory is enough, where a budget is too small
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,30 @@ def check_page_dir(folder: Path | None) -> None:
         raise Unwritable("no such folder", folder, "Make it first, or give another with --page-dir")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise Unwritable("no file can be made there", folder, "Give another folder with --page-dir")
+
+
+def check_budget(options: Options, problem: Problem, keep_bytes: int) -> None:
+    """Raise CampaignError for a budget that the step can never keep. problem: with or without costs; keep_bytes: of
+    everything kept."""
+    if not options.memory_budget:
+        return
+    budget = budget_bytes(options.memory_budget, keep_bytes)
+    lowest = floor(problem, options.paging)
+    if lowest.bytes <= up_to_aligned(budget):
+        return
+    free = expense(problem, options.minimise)
+    task = Task(problem, budget, free, remat=options.remat, paging=options.paging, workers=options.workers)
+    _, needed, exact = smallest(task, lowest, min(_LEAST_S, options.seconds), budget)
+    raise too_small(Infeasible(budget, needed, lowest, exact))
+
+
+def too_small(error: Infeasible) -> CampaignError:
+    """What is said of a budget that no schedule was found for, as an error of the option."""
+    text = str(error).removeprefix("schedule: ")
+    if error.late:
+        return CampaignError(text, "--deadline", "Give more time")
+    longer = "" if error.proven else ", or a longer time to look for one with --for"
+    return CampaignError(text, "--memory-budget", f"Give at least {error.needed_bytes}{longer}")
 
 
 def request_of(options: Options, keep_bytes: int, keep_s: float) -> Request:

@@ -99,7 +99,11 @@ def gene_text(gene: Gene) -> str:
         return f"{gene.op} runs before {gene.other}"
     held = ", ".join(first if first == last else f"{first} to {last}" for first, last in gene.stages)
     back = "paged to the file" if gene.paged else "computed again"
-    return f"{gene.value} is {back}; in memory from {held}" if held else f"{gene.value} is {back} for each use"
+    text = f"{gene.value} is {back}; in memory from {held}" if held else f"{gene.value} is {back} for each use"
+    if gene.other:
+        text += f"; {'computed again' if gene.paged else 'paged'} at {', '.join(gene.other)}"
+    left = ", ".join(f"{op} when that runs for {stage}" for stage, op in gene.leaves)
+    return f"{text}; given back after {left}" if left else text
 
 
 def _problem(data: Mapping[str, Any]) -> Problem:

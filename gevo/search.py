@@ -18,7 +18,8 @@ from gevo.fitting import Fitting
 from gevo.genome import IDENTITY, Genome, edit_text
 from gevo.limits import violation
 from gevo.menu import entry
-from gevo.objectives import point
+from gevo.objectives import figures
+from gevo.order import change, in_order
 from gevo.scheduling import Schedules
 from gevo.variation import KIND_WEIGHTS, MOVES, crossover, draw_edit, moved, pick, pruned, stacked
 from mlir_passes.edits import edit_from_json
@@ -69,12 +70,13 @@ class Search:
     ) -> None:
         self._fit, self._config, self._storages = Fitting(space), config, tuple(storages)
         self._schedules, self._beginning = schedules, tuple(beginning)
-        self._objectives, self._floors, self._limits = tuple(objectives), dict(floors), dict(limits or {})
+        self._objectives, self._limits = tuple(objectives), dict(limits or {})
+        self._floors, self._floor = dict(floors), in_order(floors, objectives)
         self._rng = random.Random(seed)
         self._seen: set[str] = set()
         self._asked: dict[str, Proposal] = {}
         self._base: Member | None = None
-        self._archive = Archive()
+        self._archive = Archive(floors=self._floor)
         self._evidence = Evidence()
         self._credit = {"source": Credit(SOURCES), "move": Credit(MOVES), "kind": Credit(KIND_WEIGHTS)}
         self._best, self._grown = 0.0, 0
@@ -115,7 +117,8 @@ class Search:
                 pool[known] = member
         self.generation += 1
         if pool:
-            kept = selection.survivors([m.point for m in pool], self._config.population, [m.over for m in pool])
+            points, over = [m.point for m in pool], [m.over for m in pool]
+            kept = selection.survivors(points, self._config.population, over, self._floor)
             self.population = [pool[i] for i in kept]
         self._watch_growth()
 
@@ -150,7 +153,8 @@ class Search:
             )
         known = {key: self._member(*members[key]) for key in self.needed(state) if members[key][1].ok}
         self.population = [known[key] for key in state["population"]]
-        self._archive = Archive(known[key] for key in state.get("archive", ()))  # runs of older versions have none
+        kept = [known[key] for key in state.get("archive", ())]  # runs of older versions have none
+        self._archive = Archive(kept, self._floor)
         self._base = known.get(IDENTITY.key)
         self.generation = state["generation"]
         for name, credit in self._credit.items():
@@ -164,7 +168,7 @@ class Search:
 
     def _member(self, genome: Genome, result: Result) -> Member:
         over = violation(result, self._limits, self._floors)
-        return Member(genome, point(result, self._objectives, self._floors), over, result.fingerprint)
+        return Member(genome, figures(result, self._objectives), over, result.fingerprint)
 
     def _learn(self, genome: Genome, member: Member | None, parents: Sequence[Member]) -> None:
         """What the one edit does that a child has more or less than a parent."""
@@ -187,9 +191,9 @@ class Search:
                 self._evidence.saw(edit, common, self._change(less, more), self.generation)
 
     def _change(self, one: Member, two: Member) -> tuple[float, ...]:
-        return tuple(
-            (b - a) / (high - low) for a, b, (low, high) in zip(one.point, two.point, self._bounds, strict=True)
-        )
+        """What `two` has more than `one`, in shares of the box; nothing where it is noise."""
+        found = change(one.point, two.point, self._floor)
+        return tuple(more / (high - low) for more, (low, high) in zip(found, self._bounds, strict=True))
 
     @property
     def _bounds(self) -> list[tuple[float, float]]:
@@ -209,7 +213,8 @@ class Search:
         if volume > self._best + GAIN:
             self._best, self._grown = volume, self.generation
         if self._stalled and self._archive.members:
-            kept = selection.survivors([m.point for m in self._archive.members], self._config.population)
+            points = [m.point for m in self._archive.members]
+            kept = selection.survivors(points, self._config.population, (), self._floor)
             self.population = [self._archive.members[i] for i in kept]
 
     @property
@@ -255,7 +260,8 @@ class Search:
             return list(made.values())
         points, over = [m.point for m in self.population], [m.over for m in self.population]
         turns = 2 * self._config.population
-        parents = [self.population[i] for i in selection.tournament(points, 2 * turns, self._rng, over)]
+        winners = selection.tournament(points, 2 * turns, self._rng, over, self._floor)
+        parents = [self.population[i] for i in winners]
         good = self._good()
         for _ in range(turns):
             if len(made) >= self._config.population:

@@ -2,7 +2,8 @@
 
 Points are tuples of finite numbers, lower is better; NaN and infinity are refused, since DEAP treats NaN as a tie and
 lets it displace valid points. `violations` says how far each point is over the limits of a campaign, 0 where it meets
-them: constrained domination (Deb, Pratap, Agarwal, Meyarivan 2002), which needs no penalty.
+them: constrained domination (Deb, Pratap, Agarwal, Meyarivan 2002), which needs no penalty. `floors` has the difference
+of each objective up to which points do not rank (`gevo.order`), 0 by default.
 
 One or two objectives are selected by NSGA-II. With three and more, crowding distances say little, and DEAP's NSGA-III
 takes the ideal point off its intercepts twice, which is wrong where the ideal is not 0; there the front that does not
@@ -17,7 +18,9 @@ from typing import Any
 
 from deap import base, tools  # pyright: ignore[reportMissingTypeStubs]
 
-from gevo.volume import Point, checked, ranks, spread_out
+from gevo.leaders import layers
+from gevo.order import Floors, Point, beats
+from gevo.volume import checked, ranks, spread_out
 
 MANY = 3  # objectives from which hypervolume selects
 
@@ -30,40 +33,44 @@ class _Individual:
         self.fitness: Any = kind(point)
 
 
-def survivors(points: Sequence[Point], k: int, violations: Sequence[float] = ()) -> list[int]:
+def survivors(points: Sequence[Point], k: int, violations: Sequence[float] = (), floors: Floors = ()) -> list[int]:
     """Indices of the `k` points that are kept, best first: those within the limits, then the least over them.
 
-    Equal points survive only if places are left: they are mostly the same program under different genomes, and would
-    fill the population.
+    Points that are alike survive only if places are left: they are mostly the same program under different genomes,
+    and would fill the population.
     """
     over = _violations(points, violations)
-    first: dict[tuple[Point, float], int] = {}
-    for index, point in enumerate(points):
-        first.setdefault((tuple(point), over[index]), index)
-    unique = sorted(first.values())
-    again = sorted(set(range(len(points))) - set(unique))
+    within = [i for i in range(len(points)) if not over[i]]
+    fronts = _fronts(points, within, floors)
     chosen: list[int] = []
-    for group in (unique, again):
-        within = [i for i in group if not over[i]]
-        chosen += _best(points, within, min(k - len(chosen), len(within)))
-        chosen += sorted((i for i in group if over[i]), key=lambda i: over[i])[: k - len(chosen)]
-    return chosen
+    for front, _ in fronts:
+        room = k - len(chosen)
+        chosen += front if len(front) <= room else _thinned(front, points, room, fronts[0][0])
+    beyond = sorted((i for i in range(len(points)) if over[i]), key=lambda i: over[i])
+    first = {(tuple(points[i]), over[i]): i for i in reversed(beyond)}
+    chosen += [i for i in beyond if first[tuple(points[i]), over[i]] == i]
+    chosen += [i for _, alike in fronts for i in alike]
+    chosen += [i for i in beyond if first[tuple(points[i]), over[i]] != i]
+    return chosen[:k]
 
 
-def tournament(points: Sequence[Point], k: int, rng: random.Random, violations: Sequence[float] = ()) -> list[int]:
+def tournament(
+    points: Sequence[Point], k: int, rng: random.Random, violations: Sequence[float] = (), floors: Floors = ()
+) -> list[int]:
     """Indices of `k` winners of binary tournaments by constrained domination, then crowding; all play equally often."""
     if not points:
         raise ValueError("tournament: expected at least one point, got none")
     over = _violations(points, violations)
-    values = checked(points)
-    wide = _crowding(points)
+    checked(points)
+    floors = floors or (0.0,) * len(points[0])
+    wide = _crowding(points, floors)
 
     def wins(one: int, two: int) -> int:
         if over[one] != over[two]:
             return one if over[one] < over[two] else two
-        if (values[one] <= values[two]).all() and (values[one] < values[two]).any():
+        if beats(points[one], points[two], floors):
             return one
-        if (values[two] <= values[one]).all() and (values[two] < values[one]).any():
+        if beats(points[two], points[one], floors):
             return two
         return one if wide[one] >= wide[two] else two  # whoever stands first in a shuffled order wins a tie
 
@@ -83,24 +90,13 @@ def non_dominated(points: Sequence[Point]) -> list[int]:
     return [index for index, rank in enumerate(ranks(points)) if rank == 0]
 
 
-def _best(points: Sequence[Point], indices: Sequence[int], k: int) -> list[int]:
-    """`k` of `indices`, whole fronts first; the front that does not fit is thinned."""
-    chosen: list[int] = []
-    fronts = _fronts(points, indices)
-    for front in fronts:
-        room = k - len(chosen)
-        if room < len(front):
-            front = _thinned(front, points, room, fronts[0])
-        chosen += front
-    return chosen
-
-
-def _fronts(points: Sequence[Point], indices: Sequence[int]) -> list[list[int]]:
-    """The indices by non-dominated front, the best first."""
-    found: dict[int, list[int]] = {}
-    for index, rank in zip(indices, ranks([points[i] for i in indices]), strict=True):
-        found.setdefault(rank, []).append(index)
-    return [found[rank] for rank in sorted(found)]
+def _fronts(points: Sequence[Point], indices: Sequence[int], floors: Floors) -> list[tuple[list[int], list[int]]]:
+    """The indices by front, the best first, each in two parts: who leads there, and who is like one that does."""
+    if not indices:
+        return []
+    floors = floors or (0.0,) * len(points[0])
+    found = layers([points[i] for i in indices], floors)
+    return [(sorted(indices[i] for i in lead), sorted(indices[i] for i in alike)) for lead, alike in found]
 
 
 def _thinned(front: Sequence[int], points: Sequence[Point], k: int, best: Sequence[int]) -> list[int]:
@@ -118,11 +114,11 @@ def _thinned(front: Sequence[int], points: Sequence[Point], k: int, best: Sequen
     return [one.index for one in left]
 
 
-def _crowding(points: Sequence[Point]) -> list[float]:
+def _crowding(points: Sequence[Point], floors: Floors) -> list[float]:
     """NSGA-II's crowding distance of each point within its front; infinite at the ends."""
     pool = _individuals(points, range(len(points)))
-    for front in _fronts(points, range(len(points))):
-        tools.emo.assignCrowdingDist([pool[i] for i in front])
+    for lead, alike in _fronts(points, range(len(points)), floors):
+        tools.emo.assignCrowdingDist([pool[i] for i in sorted((*lead, *alike))])
     return [one.fitness.crowding_dist for one in pool]
 
 

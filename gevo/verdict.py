@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from gevo.confirmed import Verdict
 from gevo.intervals import Estimate
-from gevo.objectives import point
+from gevo.objectives import figures
+from gevo.order import change, in_order
 from gevo.record import Record
 
 MATERIAL = 0.01  # an exact gain under this share of the base's is no reason of its own to be on a front
@@ -38,8 +39,9 @@ def judge(
     over = _over(base, ratio, difference, limits or {})
     if over is not None:
         return over
-    own, of_base = (point(r.result, objectives, floors) for r in (record, base))
-    gains = {n: 1.0 - a / b for n, a, b in zip(objectives, own, of_base, strict=True) if a < b}
+    own, of_base = (figures(r.result, objectives) for r in (record, base))
+    changes = change(of_base, own, in_order(floors, objectives))
+    gains = {n: -more / b for n, more, b in zip(objectives, changes, of_base, strict=True) if more < 0}
     lost: dict[str, str] = {}
     if "runtime_s" in gains and ratio is not None and ratio.high >= 1.0:
         lost["runtime_s"] = "no faster when timed again"

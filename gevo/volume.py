@@ -12,7 +12,8 @@ import moocore
 import numpy as np
 from numpy.typing import NDArray
 
-Point = tuple[float, ...]
+from gevo.order import Point
+
 BEYOND = 0.1  # the reference of contributions, beyond the nadir point in spans: those at the ends count, too, and not
 # so much that they take every place. DTLZ2, 3 objectives, 100 points: 0.757 with 0.1, front 0.782, NSGA-II 0.693
 

@@ -9,6 +9,7 @@ from mlir import ir
 from mlir.dialects import linalg, memref
 from mlir.dialects.llvm import translate_module_to_llvmir as translate  # pyright: ignore
 
+from mlir_passes.c_library import call_functions
 from mlir_passes.errors import CompileError
 from mlir_passes.graph import PLACEHOLDER, KernelText
 from mlir_passes.i1_storage import store_i1_as_i8
@@ -51,7 +52,6 @@ _IN_F32 = (  # arithmetic on f16 and bf16, for which LLVM calls a library that i
 
 _EMITTED_TO_LLVM = (
     "convert-scf-to-cf,convert-vector-to-llvm{reassociate-fp-reductions=true},convert-math-to-llvm,"
-    "convert-math-to-libm,"
     "convert-arith-to-llvm,convert-index-to-llvm,finalize-memref-to-llvm,"
     "convert-func-to-llvm{use-bare-ptr-memref-call-conv=true},convert-cf-to-llvm,reconcile-unrealized-casts"
 )
@@ -143,6 +143,7 @@ def _by_loops(kernel: KernelText, key: str, context: ir.Context) -> KernelObject
     store_i1_as_i8(module)
     if "f16" in kernel.text:  # bf16 too
         run_passes(module, _IN_F32, "compile")
+    call_functions(module)
     run_passes(module, _TO_LLVM, "compile")
     return KernelObject(object_from_ir(translate(module.operation)), workspace)
 

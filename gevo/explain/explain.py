@@ -8,6 +8,7 @@ from gevo.campaign import TimeUp
 from gevo.errors import BaseFails
 from gevo.explain.effects import effects, pair_subsets, pairs, single_subsets, strongest, sums
 from gevo.explain.lab import Genes, Lab, Scale, difference
+from gevo.explain.left_out import known, measured
 from gevo.explain.minimise import Minimiser
 from gevo.explain.report import Explanation
 from gevo.explain.seen import Seen
@@ -31,6 +32,7 @@ class Measuring:
             self.minimiser.run()
             self._singles()
             self._pairs()
+            self._left_out()
         except TimeUp:
             self.stopped = True
         return self.minimiser.kept
@@ -40,6 +42,9 @@ class Measuring:
         """Evaluations still missing for what is kept now."""
         kept = self.minimiser.kept
         wanted = [*single_subsets(kept), *pair_subsets(strongest(effects(self._lab, kept, self.scales), self.scales))]
+        unknown = known(self._lab, kept, self.scales).unknown
+        wanted += [(*kept, gene) for gene in unknown]
+        wanted += [tuple(g for g in self._lab.all if g != gene) for gene in unknown]
         return self._lab.missing(wanted, self._lab.plan.rounds)
 
     def _whole(self) -> None:
@@ -67,6 +72,13 @@ class Measuring:
             self._lab.left = self.left
             self._lab.need(pair_subsets(chosen), self._lab.plan.rounds)
 
+    def _left_out(self) -> None:
+        kept = self.minimiser.kept
+        if len(kept) < len(self._lab.all):
+            self._told(f"what each of the other {len(self._lab.all) - len(kept)} does")
+            self._lab.left = self.left
+            measured(self._lab, kept, self.scales)
+
 
 def explanation(
     run: str, record: Record, workload: str, lab: Lab, measuring: Measuring, shown: Seen, method: str
@@ -83,6 +95,7 @@ def explanation(
         scales=scales,
         said=shown.said(lab.genome, kept),
         kept=kept,
+        left_out=known(lab, kept, scales),
         minimal=measuring.minimiser.done,
         effects=tuple(found),
         pairs=tuple(pairs(lab, strongest(found, scales), scales)),

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gevo.objectives import figure, point
+from gevo.objectives import figure, figures
+from gevo.order import change, covers, in_order
 from gevo.record import Record
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class Operator:
 
     tried: records that it made. valid: of those, with a result. neutral: of those, the same program as a parent or as
     another record. improved: better than its first valid parent in some objective by more than the run's noise.
-    front: no record before it dominated it, and none was as good. evaluated: not answered by a fingerprint.
+    front: no record before it was as good, up to the run's noise. evaluated: not answered by a fingerprint.
     median, best: by objective, of valid ones: the ratio to the first valid parent, for the error the difference.
     """
 
@@ -102,15 +103,16 @@ def _entries(
     records: Sequence[Record], objectives: Sequence[str], floors: Mapping[str, float]
 ) -> Iterable[tuple[Record, bool]]:
     """Each record with whether it entered the front of the records before it."""
+    floor, exact = in_order(floors, objectives), (0.0,) * len(objectives)
     front: list[tuple[float, ...]] = []
     for record in records:
         if not _measured(record, objectives):
             yield record, False
             continue
-        here = point(record.result, objectives, floors)
-        entered = not any(all(a <= b for a, b in zip(other, here, strict=True)) for other in front)
+        here = figures(record.result, objectives)
+        entered = not any(covers(other, here, floor) for other in front)
         if entered:
-            front = [o for o in front if not all(a <= b for a, b in zip(here, o, strict=True))] + [here]
+            front = [other for other in front if not covers(here, other, exact)] + [here]
         yield record, entered
 
 
@@ -146,8 +148,8 @@ def _is_neutral(child: _Child) -> bool:
 
 
 def _is_better(child: Record, parent: Record, objectives: Sequence[str], floors: Mapping[str, float]) -> bool:
-    one, two = point(child.result, objectives, floors), point(parent.result, objectives, floors)
-    return any(a < b for a, b in zip(one, two, strict=True))
+    one, two = figures(child.result, objectives), figures(parent.result, objectives)
+    return any(more < 0 for more in change(two, one, in_order(floors, objectives)))
 
 
 def _gain(child: Record, parent: Record, objective: str) -> float:

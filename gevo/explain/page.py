@@ -10,7 +10,7 @@ from gevo.explain.estimate import Estimate
 from gevo.explain.graph import CHANGED, GONE, svg
 from gevo.explain.lab import Scale
 from gevo.explain.report import Explanation
-from gevo.explain.text import ending, epistasis, heading, interval
+from gevo.explain.text import ending, epistasis, heading, interval, left_out, listed
 
 _STYLE = f"""
 body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; color: #222; }}
@@ -47,17 +47,14 @@ def html(found: Explanation) -> str:
 
 def _words(found: Explanation) -> list[str]:
     kept = [s for s in found.said if s.kept]
-    gone = [s for s in found.said if not s.kept]
     parts = ["<h2>What the edits do</h2>", "<ol>"] if kept else []
     for said in kept:
         meaning = f'<br><span class="meaning">{escape(said.meaning)}</span>' if said.meaning else ""
         parts.append(f'<li value="{said.gene + 1}">{escape(said.words)}{meaning}</li>')
     parts += ["</ol>"] if kept else []
-    if gone:
-        listed = "".join(f'<li value="{s.gene + 1}">{escape(s.words)}</li>' for s in gone)
-        parts.append(
-            f"<details><summary>{len(gone)} without an effect beyond noise</summary><ol>{listed}</ol></details>"
-        )
+    for text, genes in left_out(found):
+        items = "".join(f'<li value="{s.gene + 1}">{escape(s.words)}</li>' for s in found.said if s.gene in genes)
+        parts.append(f"<details><summary>{escape(text)}: {listed(genes)}</summary><ol>{items}</ol></details>")
     return parts
 
 

@@ -10,6 +10,7 @@ from gevo.explain import effects as effects_of
 from gevo.explain.difference import Shown
 from gevo.explain.effects import Effect, Pair, Sums
 from gevo.explain.lab import Genes, Scale
+from gevo.explain.left_out import LeftOut
 from gevo.kernels import StepKernels
 
 
@@ -28,7 +29,8 @@ class Said:
 class Explanation:
     """The explanation of one record.
 
-    said: its genes in order. kept: those that matter. minimal: whether minimising came to its end. sums: by objective.
+    said: its genes in order. kept: those that matter; left_out: what the others do. minimal: whether
+    minimising came to its end. sums: by objective.
     whole: the record as it was against the base; minimised: what is kept against the base.
     left: evaluations that would make it whole, 0 where it is. diff, base_kernels, kernels: of what is kept.
     """
@@ -39,6 +41,7 @@ class Explanation:
     scales: tuple[Scale, ...]
     said: tuple[Said, ...]
     kept: Genes
+    left_out: LeftOut
     minimal: bool
     effects: tuple[Effect, ...]
     pairs: tuple[Pair, ...]
@@ -71,6 +74,7 @@ class Explanation:
                 for s in self.said
             ],
             "kept": [g + 1 for g in self.kept],
+            "left_out": self.left_out.to_json(),
             "minimal": self.minimal,
             **effects_of.to_json(self.effects, self.pairs),
             "sums": {

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gevo.explain.effects import ADDITIVE, Effect, Pair
 from gevo.explain.estimate import Estimate
-from gevo.explain.lab import Scale
+from gevo.explain.lab import Genes, Scale
 from gevo.explain.report import Explanation
 
 COLOURS = {"-": "red", "+": "green", " ": "dim", "@": "dim"}
@@ -39,10 +39,37 @@ def heading(found: Explanation) -> str:
     """How many edits there are and how many matter."""
     count, kept = len(found.said), len(found.kept)
     if not kept and found.minimal:
-        which = "its edit changes no" if count == 1 else f"none of its {count} edits changes an"
-        return f"{found.record} of {found.run}: {which} objective beyond noise"
+        return f"{found.record} of {found.run}: {_nothing(found)}"
     verb = "matter" if found.minimal else "may matter"
     return f"{found.record} of {found.run}: {kept} of {count} edit{'s' * (count != 1)} {verb}"
+
+
+def _nothing(found: Explanation) -> str:
+    """What is said of a variant that is no better than the base."""
+    count, left = len(found.said), found.left_out
+    if left.harmful:
+        return f"without its {count} edits no objective is worse" if count > 1 else "without its edit none is worse"
+    if left.together or left.unknown:
+        return f"its {count} edits together change no objective beyond noise"
+    which = "its edit changes no" if count == 1 else f"none of its {count} edits changes an"
+    return f"{which} objective beyond noise"
+
+
+def left_out(found: Explanation) -> list[tuple[str, Genes]]:
+    """What is said of the edits that are not kept, and of which."""
+    left, gone = found.left_out, [s.gene for s in found.said if not s.kept]
+    lines: list[tuple[str, Genes]] = [("No effect beyond noise", left.neutral)]
+    for group in left.together:
+        others = "the other" if len(group) == 2 else "the others" if len(group) > 2 else "the others left out"
+        lines.append((f"No effect beyond noise together, but not without {others}", group))
+    lines.append(("Better without", left.harmful))
+    lines.append(("Left out, and not measured one by one", left.unknown))
+    return [(text, genes) for text, genes in lines if genes and gone]
+
+
+def listed(genes: Genes) -> str:
+    """The numbers of edits as they are shown: "1, 3"."""
+    return ", ".join(str(gene + 1) for gene in genes)
 
 
 def interval(value: Estimate | None, scale: Scale) -> str:
@@ -75,9 +102,9 @@ def _edits(found: Explanation, console: Console) -> None:
             continue
         meaning = f": {said.meaning}" if said.meaning else ""
         console.print(Text(f"  {said.gene + 1}. {said.words}{meaning}"), soft_wrap=True)
-    gone = [str(s.gene + 1) for s in found.said if not s.kept]
-    if gone and found.kept:
-        console.print(Text(f"  No effect beyond noise: {', '.join(gone)}", style="dim"))
+    for text, genes in left_out(found):
+        if found.kept or text != "No effect beyond noise":
+            console.print(Text(f"  {text}: {listed(genes)}", style="dim"))
 
 
 def _columns(table: Table, scales: Iterable[Scale]) -> None:

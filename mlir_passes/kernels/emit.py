@@ -52,6 +52,7 @@ class _Emitter(Sums):
         text = [
             "module {",
             *head,
+            *(f"func.func private @{f}{kind} attributes {{llvm.readnone}}" for f, kind in self._functions.items()),
             f"func.func @{name}({', '.join([*arguments, '%begin: index', '%end: index'])}) {{",
             *places,
             code.text,

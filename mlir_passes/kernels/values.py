@@ -13,10 +13,11 @@ from mlir_passes.kernels.nest import (
     Constant,
     Index,
     Load,
+    Nest,
     NotCovered,
 )
 from mlir_passes.kernels.pieces import SCALAR, Offsets, Piece
-from mlir_passes.kernels.vector_math import EXPANSIONS, NATIVE
+from mlir_passes.kernels.vector_math import EXPANSIONS, FUNCTIONS, NATIVE
 
 _DIVISIONS = frozenset(  # a lane that counts for nothing must not hold a zero there: the CPU would trap
     f"arith.{name}" for name in ("divsi", "divui", "remsi", "remui", "ceildivsi", "ceildivui", "floordivsi")
@@ -25,6 +26,10 @@ _DIVISIONS = frozenset(  # a lane that counts for nothing must not hold a zero t
 
 class Values(Memory):
     """Nodes as scalars where they do not depend on the vector loop, as vectors where they do."""
+
+    def __init__(self, nest: Nest) -> None:
+        super().__init__(nest)
+        self._functions: dict[str, str] = {}  # types of the C library's functions that are called, by name
 
     def _lanes(self, node: int, offsets: Offsets, piece: Piece, loop: int) -> str:
         """A node with one element a lane of `piece`: broadcast where it does not depend on the vector loop."""
@@ -86,12 +91,13 @@ class Values(Memory):
                     return code.op("math.fma", factors, type_)
         operands = [self._lanes(o, offsets, piece, loop) for o in found.operands]
         types = [vector(computed(nodes[o].element), piece.lanes) for o in found.operands]
-        if found.name.startswith("math.") and found.name not in NATIVE:
-            if element == "f64" and set(types) == {type_}:
-                return self._by_lane_called(found, operands, piece.lanes)
-            if element != "f32" or found.name not in EXPANSIONS:
+        native = found.name in NATIVE or (found.name, element) == ("math.rsqrt", "f64")  # LLVM has 1 / sqrt for it
+        if found.name.startswith("math.") and not native:
+            if element == "f32" and found.name in EXPANSIONS:
+                return EXPANSIONS[found.name](code, operands, type_)
+            if found.name not in FUNCTIONS or element not in ("f32", "f64"):
                 raise NotCovered(f"{found.name} on {element}")
-            return EXPANSIONS[found.name](code, operands, type_)
+            return self._called(FUNCTIONS[found.name] + "f" * (element == "f32"), operands, element, piece.lanes)
         if found.name == "arith.truncf" and element in NARROW and nodes[found.operands[0]].element == "f32":
             return narrowed(code, operands[0], types[0], type_)
         if found.name == "arith.extf" and nodes[found.operands[0]].element in NARROW and element == "f32":
@@ -104,18 +110,22 @@ class Values(Memory):
         code.line(f'{made} = "{found.name}"({", ".join(operands)}){attributes} : ({", ".join(types)}) -> {type_}')
         return made
 
-    def _by_lane_called(self, found: Apply, operands: Sequence[str], lanes: int) -> str:
-        """A function of f64, for which there is no expansion: the C library's, once a lane."""
-        code, whole = self._code, vector("f64", lanes)
-        if lanes == 1:
-            return code.op(found.name, operands, "f64")
+    def _called(self, function: str, operands: Sequence[str], element: str, lanes: int) -> str:
+        """A function of the C library, called once a lane."""
+        code, whole = self._code, vector(element, lanes)
+        type_ = f"({', '.join([element] * len(operands))}) -> {element}"
+        self._functions[function] = type_
         made: list[str] = []
         for lane in range(lanes):
-            given: list[str] = []
-            for operand in operands:
-                given.append(code.name())
-                code.line(f"{given[-1]} = vector.extract {operand}[{lane}] : f64 from {whole}")
-            made.append(code.op(found.name, given, "f64"))
+            given = list(operands)
+            if lanes > 1:
+                given = [code.name() for _ in operands]
+                for name, operand in zip(given, operands, strict=True):
+                    code.line(f"{name} = vector.extract {operand}[{lane}] : {element} from {whole}")
+            made.append(code.name())
+            code.line(f"{made[-1]} = func.call @{function}({', '.join(given)}) : {type_}")
+        if lanes == 1:
+            return made[0]
         joined = code.name()
         code.line(f"{joined} = vector.from_elements {', '.join(made)} : {whole}")
         return joined

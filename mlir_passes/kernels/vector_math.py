@@ -26,6 +26,14 @@ NATIVE = frozenset(
     f"math.{name}" for name in ("absf", "ceil", "copysign", "floor", "fma", "round", "roundeven", "sqrt", "trunc")
 )
 
+# The C library's double function of each op; that of floats has an f more. What NATIVE and EXPANSIONS lack is called.
+FUNCTIONS = MappingProxyType(
+    {f"math.{name}": name for name in (
+        "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh", "erf", "erfc", "exp", "exp2",
+        "expm1", "log", "log10", "log1p", "log2", "sin", "sinh", "tan", "tanh",
+    )} | {"math.powf": "pow"}
+)  # fmt: skip
+
 _ROUND = 12582912.0  # 1.5 * 2^23; its own low 22 bits are zero
 _ONE_BITS = 0x3F800000
 _SIGN_BITS = -(2**31)

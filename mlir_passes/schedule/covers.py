@@ -20,6 +20,7 @@ def add_covers(intervals: Intervals) -> dict[int, Any]:
             left[index] = model.new_bool_var("")
             model.add_max_equality(left[index], ways)
     for number, op in enumerate(problem.ops):
+        intervals.clock.check()
         used = {*op.reads, *op.makes}
         taken, terms = op.workspace, list[Any]()
         for index, tensor in enumerate(problem.tensors):
@@ -44,6 +45,7 @@ def hint_covers(intervals: Intervals, left: dict[int, Any], chart: Chart) -> Non
 def add_cuts(intervals: Intervals, most: int, chart: Chart | None) -> None:
     """The rows of `bound.py` at a few ops: kept, or read in later, or made again later, for which the same holds."""
     for number in crowded(intervals.problem, intervals.budget_bytes, most):
+        intervals.clock.check()
         _Cut(intervals, number, chart).add()
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mlir_passes.schedule.details import details_of
 from mlir_passes.schedule.genes import Before, Gene, Hold
 from mlir_passes.schedule.problem import START, Problem
 from mlir_passes.schedule.steps import Kind, ScheduleError, Step, replay, stored_state
-from mlir_passes.schedule.walk import Holds, Pairs, Stay, Walker
+from mlir_passes.schedule.walk import NO_DETAILS, Detail, Details, Holds, Pairs, Stay, Walker
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ def decode(problem: Problem, genes: Sequence[Gene]) -> Decoded:
     it is given back right after its last use in that stage, unless it is held.
     """
     ordered, dropped = reordered(problem, [gene for gene in genes if isinstance(gene, Before)])
-    holds, wrong = to_holds(ordered, [gene for gene in genes if isinstance(gene, Hold)])
-    walk = Walker(ordered).walk(holds, record=True)
+    named, wrong = _honoured(ordered, [gene for gene in genes if isinstance(gene, Hold)])
+    walk = Walker(ordered).walk(_holds_of(ordered, named), record=True, details=_details_of(ordered, named))
     names = [ordered.tensors[t].name for t in walk.refused]
     late = [f"{name}: it is kept, since it is missed when its maker can no more be computed again" for name in names]
     return Decoded(ordered, walk.steps, (*dropped, *wrong, *late))
@@ -73,31 +74,57 @@ def _valid(problem: Problem, order: Sequence[int]) -> Problem | None:
 
 
 def to_holds(problem: Problem, genes: Sequence[Hold]) -> tuple[dict[int, Stay], tuple[str, ...]]:
-    """Genes by index, and why others are left out: a gene that cannot be honoured whole is left out whole."""
+    """Genes by index, without their details, and why others are left out: a gene that cannot be honoured whole is left
+    out whole."""
+    named, dropped = _honoured(problem, genes)
+    return _holds_of(problem, named), dropped
+
+
+def _honoured(problem: Problem, genes: Sequence[Hold]) -> tuple[dict[int, Hold], tuple[str, ...]]:
     tensors = {t.name: index for index, t in enumerate(problem.tensors)}
     places = {op.name: number for number, op in enumerate(problem.ops)}
-    holds: dict[int, Stay] = {}
+    named: dict[int, Hold] = {}
     dropped: list[str] = []
     for gene in genes:
-        wrong = _wrong(problem, gene, tensors, places, holds)
+        wrong = _wrong(problem, gene, tensors, places, named)
         if wrong:
             dropped.append(f"{gene.value}: {wrong}")
         else:
-            pairs = tuple((places[first], places[last]) for first, last in gene.stages)
-            holds[tensors[gene.value]] = (gene.paged, merged(pairs, _end(problem, tensors[gene.value])))
-    return holds, tuple(dropped)
+            named[tensors[gene.value]] = gene
+    return named, tuple(dropped)
+
+
+def _holds_of(problem: Problem, named: Mapping[int, Hold]) -> dict[int, Stay]:
+    places = {op.name: number for number, op in enumerate(problem.ops)}
+    return {
+        tensor: (gene.paged, merged([(places[a], places[b]) for a, b in gene.stages], _end(problem, tensor)))
+        for tensor, gene in named.items()
+    }
+
+
+def _details_of(problem: Problem, named: Mapping[int, Hold]) -> Details:
+    places = {op.name: number for number, op in enumerate(problem.ops)}
+    return {
+        tensor: Detail(
+            frozenset(places[name] for name in gene.other),
+            frozenset((places[stage], places[op]) for stage, op in gene.leaves),
+        )
+        for tensor, gene in named.items()
+        if gene.other or gene.leaves
+    }
 
 
 def _wrong(
-    problem: Problem, gene: Hold, tensors: dict[str, int], places: dict[str, int], holds: dict[int, Stay]
+    problem: Problem, gene: Hold, tensors: dict[str, int], places: dict[str, int], named: Mapping[int, Hold]
 ) -> str | None:
     if gene.value not in tensors:
         return "no such tensor"
     tensor = problem.tensors[tensors[gene.value]]
-    unknown = [name for pair in gene.stages for name in pair if name not in places]
+    said = (*(name for pair in (*gene.stages, *gene.leaves) for name in pair), *gene.other)
+    unknown = [name for name in said if name not in places]
     if unknown:
         return f"no op {unknown[0]}"
-    if tensors[gene.value] in holds:
+    if tensors[gene.value] in named:
         return "it has a gene already"
     if gene.paged and not tensor.pageable:
         return "it may not be paged"
@@ -110,16 +137,26 @@ def _wrong(
     return None
 
 
-def to_genes(problem: Problem, holds: Holds) -> tuple[Hold, ...]:
+def to_genes(problem: Problem, holds: Holds, details: Details = NO_DETAILS) -> tuple[Hold, ...]:
     """Holds by index as genes, in the order of the tensors."""
     names = [op.name for op in problem.ops]
-    return tuple(
-        Hold(problem.tensors[t].name, paged, tuple((names[first], names[last]) for first, last in pairs))
-        for t, (paged, pairs) in sorted(holds.items())
-    )
+    genes: list[Hold] = []
+    for tensor, (paged, pairs) in sorted(holds.items()):
+        detail = details.get(tensor, Detail())
+        genes.append(
+            Hold(
+                problem.tensors[tensor].name, paged, _named(names, pairs),
+                tuple(names[stage] for stage in sorted(detail.other)), _named(names, sorted(detail.leaves)),
+            )
+        )  # fmt: skip
+    return tuple(genes)
 
 
-def merged(pairs: Pairs, end: int = -1) -> Pairs:
+def _named(names: Sequence[str], pairs: Sequence[tuple[int, int]]) -> tuple[tuple[str, str], ...]:
+    return tuple((names[first], names[last]) for first, last in pairs)
+
+
+def merged(pairs: Sequence[tuple[int, int]], end: int = -1) -> Pairs:
     """The same stages as pairs that are apart, ascending. A pair of one stage says nothing, but for stage `end`."""
     result: list[tuple[int, int]] = []
     for first, last in sorted(pairs):
@@ -139,18 +176,30 @@ def _end(problem: Problem, tensor: int) -> int:
 def encode(problem: Problem, steps: Sequence[Step]) -> tuple[Hold, ...]:
     """The genes of a blocking line that is valid: for one that `decode` made, those of a line no dearer and no higher.
 
-    For others the nearest that was found: stages are whole, and a tensor always comes back in the same way. Raises
-    ScheduleError for a line with asynchronous transfers, or one that pages state whose home is memory.
+    So it is for one that `chart.Chart` can say. For others the nearest that was found. Raises ScheduleError for a line
+    with asynchronous transfers, or one that pages state whose home is memory.
     """
     if any(step.kind in (Kind.OUT_DONE, Kind.IN_DONE) for step in steps):
         raise ScheduleError("only a blocking line has genes")
     walker, usage = Walker(problem), replay(problem, steps)
+    details = details_of(problem, steps)
+    ways: list[tuple[dict[int, Stay], Details]] = []
+    for tight in (False, True):
+        holds = _holds(walker, steps, tight)
+        ways += [(holds, NO_DETAILS), _detailed(walker, holds, details)]
 
-    def strays(holds: Holds) -> tuple[int, float]:
-        walk = walker.walk(holds)
-        return max(0, walk.peak_bytes - usage.peak_bytes), max(usage.energy_j, walk.energy_j)
+    def strays(way: tuple[Holds, Details]) -> tuple[int, float, float]:
+        walk = walker.walk(way[0], details=way[1])
+        over = max(0, walk.peak_bytes - usage.peak_bytes)
+        return over, max(usage.energy_j, walk.energy_j), max(usage.time_s, walk.time_s)
 
-    return to_genes(problem, min((_holds(walker, steps, tight) for tight in (False, True)), key=strays))
+    return to_genes(problem, *min(ways, key=strays))
+
+
+def _detailed(walker: Walker, holds: Holds, details: Details) -> tuple[dict[int, Stay], Details]:
+    """The holds with one for each tensor that has details too."""
+    more = {tensor: (False, walker.default(tensor)) for tensor in details if tensor not in holds}
+    return {**holds, **more}, details
 
 
 def _holds(walker: Walker, steps: Sequence[Step], tight: bool) -> dict[int, Stay]:

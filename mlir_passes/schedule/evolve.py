@@ -181,6 +181,8 @@ class _Evolution:
 def varied(
     problem: Problem, holds: Sequence[Hold], rng: random.Random, allow: Collection[str] = BOTH
 ) -> tuple[Hold, ...]:
-    """The holds with a random change or two, as a child in the evolution has them; whatever they need."""
+    """The holds with a random change or two, as a child in the evolution has them; whatever they need. One that is not
+    changed keeps its details."""
     evolution = _Evolution(problem, Goal(sys.maxsize), rng, allow)
-    return evolution.child(holds)
+    before = {(hold.value, hold.paged, hold.stages): hold for hold in holds}
+    return tuple(before.get((hold.value, hold.paged, hold.stages), hold) for hold in evolution.child(holds))

@@ -1,4 +1,7 @@
-"""The exact search: the best chart with a limited number of computations of each op, and a proof of it."""
+"""The exact search: the best chart with a limited number of computations of each op, and a proof of it.
+
+A time limit is of all the work, the making of the model included.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from math import floor, inf
 from typing import Any
 
 from mlir_passes.schedule.chart import Chart, chart_of, steps_of
+from mlir_passes.schedule.clock import Clock, TimeUp
 from mlir_passes.schedule.covers import add_covers, add_cuts, hint_covers
 from mlir_passes.schedule.expense import Expense
 from mlir_passes.schedule.intervals import Intervals, Limits, reach, solver_library
@@ -87,21 +91,16 @@ def search(
     reads: int = 1,
 ) -> Found:
     """The best line within the limits and the time; starts from `hint`, a valid blocking line of that overhead."""
-    problem, size = task.problem, len(task.problem.ops)
+    problem, clock = task.problem, Clock.of(time_limit_s)
     chart = chart_of(problem, hint) if hint is not None else None
     limits, general = limits_for(task, chart, overhead, computations, reads)
-    intervals = Intervals(problem, task.budget_bytes, task.costs, limits, task.remat, task.paging)
-    intervals.fit()
-    intervals.limit_time(task.deadline_s, task.share)
-    left = add_covers(intervals)
-    add_cuts(intervals, 4 if size >= _LARGE else 8, chart)
     unit = (overhead if 0 < overhead < inf else max(task.costs.once, 1e-300)) / 1e6
-    intervals.minimise(unit)
-    if chart is not None:
-        intervals.hint(chart)
-        hint_covers(intervals, left, chart)
+    try:
+        intervals = _model(task, limits, chart, unit, clock)
+    except TimeUp:
+        return Found(None, inf, 0.0, False, False, False, limits)
     library = solver_library()
-    solver = _solver(task, time_limit_s)
+    solver = _solver(task, clock)
     solver.parameters.relative_gap_limit = 5e-5
     status, stopped = _answer(solver, intervals.model)
     complete = status in (library.OPTIMAL, library.INFEASIBLE)
@@ -114,19 +113,36 @@ def search(
     return Found(steps_of(problem, found), cost, bound, complete, stopped, general, limits)
 
 
+def _model(task: Task, limits: Limits, chart: Chart | None, unit: float, clock: Clock) -> Intervals:
+    problem = task.problem
+    intervals = Intervals(problem, task.budget_bytes, task.costs, limits, task.remat, task.paging, clock)
+    intervals.fit()
+    intervals.limit_time(task.deadline_s, task.share)
+    left = add_covers(intervals)
+    add_cuts(intervals, 4 if len(problem.ops) >= _LARGE else 8, chart)
+    intervals.minimise(unit)
+    if chart is not None:
+        intervals.hint(chart)
+        hint_covers(intervals, left, chart)
+    return intervals
+
+
 def least_memory(task: Task, time_limit_s: float, floor_bytes: int, hint: tuple[Step, ...]) -> tuple[Step, ...]:
     """A line of small peak, whatever else it costs; starts from `hint`, a valid blocking line."""
-    problem = task.problem
+    problem, clock = task.problem, Clock.of(time_limit_s)
     chart = chart_of(problem, hint)
     limits, _ = limits_for(task, chart, inf, 3, 2)
-    intervals = Intervals(problem, task.budget_bytes, task.costs, limits, task.remat, task.paging)
+    try:
+        intervals = Intervals(problem, task.budget_bytes, task.costs, limits, task.remat, task.paging, clock)
+    except TimeUp:
+        return hint
     most = sum(t.bytes for t in problem.tensors) + max(op.workspace for op in problem.ops)
     peak = intervals.model.new_int_var(floor_bytes, most, "")
     intervals.fit(peak)
     intervals.model.minimize(peak)
     if chart is not None:
         intervals.hint(chart)
-    library, solver = solver_library(), _solver(task, time_limit_s)
+    library, solver = solver_library(), _solver(task, clock)
     status, stopped = _answer(solver, intervals.model)
     if stopped:
         raise KeyboardInterrupt
@@ -147,9 +163,9 @@ def _answer(solver: Any, model: Any) -> tuple[Any, bool]:
             return status.result(), True
 
 
-def _solver(task: Task, time_limit_s: float):
+def _solver(task: Task, clock: Clock):
     solver = solver_library().CpSolver()
-    solver.parameters.max_time_in_seconds = max(time_limit_s, 0.1)
+    solver.parameters.max_time_in_seconds = max(clock.left_s(), 0.01)
     solver.parameters.num_workers = task.workers
     solver.parameters.random_seed = task.seed
     if len(task.problem.ops) >= _LARGE:

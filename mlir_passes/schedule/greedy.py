@@ -30,7 +30,7 @@ def greedy(
 
     From the start, which keeps everything unless it says more: as long as the peak is too high, the tensor that lies
     unused over the peak and costs least for each byte freed is given back there. Then what the budget permits is held
-    again where that makes it cheaper. allow: "remat", "page", or both. stop is asked before each change.
+    again where that makes it cheaper. allow: "remat", "page", or both. stop is asked before each walk.
     """
     walker, goal = Walker(problem), Goal(budget_bytes, minimise=minimise)
     ways = movable(walker, allow)
@@ -64,6 +64,8 @@ def _within(
             return holds
         best: tuple[float, Holds] | None = None
         for tensor, other in _cuts(walker, ways, holds, walk, rng):
+            if stop():
+                return best[1] if best else holds
             tried = walker.walk(other)
             freed = walk.peak_bytes - tried.peak_bytes
             if tried.peak_stage != walk.peak_stage and freed >= 0:
@@ -131,11 +133,13 @@ def _held_again(
             uses = touches(walker.problem, walk.steps)[tensor]
             for stay in _longer(holds[tensor], uses):
                 left -= 1
+                if stop():
+                    return holds
                 other = changed(walker, holds, tensor, stay)
                 if goal.rank(walker.walk(other)) < goal.rank(walk):
                     holds, walk, found = other, walker.walk(other, record=True), True
                     break
-            if left <= 0 or stop():
+            if left <= 0:
                 return holds
     return holds
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlir_passes.schedule.decode import decode, encode
@@ -12,17 +14,22 @@ from mlir_passes.schedule.greedy import greedy
 from mlir_passes.schedule.problem import Problem
 from mlir_passes.schedule.steps import ScheduleError, replay
 
+LEAST_S = 0.1  # with less there is no use in an exact search
+
 
 class Infeasible(ScheduleError):
-    """No schedule was found within the budget.
+    """No schedule within the limits was found; `proven`: there is none.
 
     needed_bytes: the smallest budget known to suffice; `exact`: nothing under it can, else something may. late: the
     budget is that large, and it is the deadline that forbids it.
-    floor_bytes: what the op `op` takes alone, so that no schedule needs less.
+    floor_bytes: what the op `op` takes alone, so that no schedule needs less. why: in words, who proved it, or how long
+    it was looked for.
     """
 
-    def __init__(self, budget_bytes: int, needed_bytes: int, floor: Floor, exact: bool, why: str = "") -> None:
-        what = f"no schedule within {budget_bytes:,} bytes{why}"
+    def __init__(
+        self, budget_bytes: int, needed_bytes: int, floor: Floor, exact: bool, why: str = "", proven: bool = True
+    ) -> None:
+        what = f"{'no schedule' if proven else 'found no schedule'} within {budget_bytes:,} bytes{why}"
         if budget_bytes < floor.bytes:
             what += f": {floor.op} alone needs {floor.bytes:,} bytes ({floor.parts})"
         self.late = needed_bytes <= budget_bytes
@@ -31,6 +38,11 @@ class Infeasible(ScheduleError):
         super().__init__(f"{what}; {needs}")
         self.budget_bytes, self.needed_bytes, self.exact = budget_bytes, needed_bytes, exact
         self.floor_bytes, self.op = floor.bytes, floor.op
+        self.floor, self.why, self.proven = floor, why, proven
+
+    def within(self, budget_bytes: int) -> Infeasible:
+        """The same of the budget that was asked for, where a schedule's bytes are counted in larger units."""
+        return Infeasible(budget_bytes, self.needed_bytes, self.floor, self.exact, self.why, self.proven)
 
 
 @dataclass(frozen=True)
@@ -58,18 +70,25 @@ def floor(problem: Problem, paging: bool = True) -> Floor:
     return Floor(best[0] + always, problem.ops[-best[1]].name, parts)
 
 
-def smallest(task: Task, lowest: Floor, time_limit_s: float, enough: int) -> tuple[tuple[Hold, ...], int, bool]:
-    """Genes of the smallest peak found, that peak, and whether no line has a smaller one. The deadline is left out.
-
-    A peak of `enough` bytes is made no smaller.
+def smallest(
+    task: Task, lowest: Floor, time_limit_s: float, enough: int, starts: Sequence[Sequence[Hold]] = ()
+) -> tuple[tuple[Hold, ...], int, bool]:
+    """Genes of the smallest peak found within the time, that peak, and whether no line has a smaller one. The deadline
+    is left out. A peak of `enough` bytes is made no smaller. starts: genes that are near it.
     """
-    problem = task.problem
+    problem, end = task.problem, time.monotonic() + time_limit_s
     allow = [way for way, on in (("remat", task.remat), ("page", task.paging)) if on]
-    holds = greedy(problem, lowest.bytes, (), allow)
-    steps = decode(problem, holds).steps
-    needed = replay(problem, steps).peak_bytes
-    if needed > max(lowest.bytes, enough):
-        other = encode(problem, least_memory(task, time_limit_s, lowest.bytes, steps))
-        peak = replay(problem, decode(problem, other).steps).peak_bytes
-        holds, needed = (other, peak) if peak < needed else (holds, needed)
-    return holds, needed, needed <= lowest.bytes
+    half = time.monotonic() + time_limit_s / 2
+
+    def peak(holds: Sequence[Hold]) -> int:
+        return replay(problem, decode(problem, holds).steps).peak_bytes
+
+    found = min(((), *starts), key=peak)
+    if peak(found) > max(lowest.bytes, enough):
+        greedily = greedy(problem, lowest.bytes, (), allow, stop=lambda: time.monotonic() > half)
+        found = min(found, greedily, key=peak)
+    left_s = end - time.monotonic()
+    if peak(found) > max(lowest.bytes, enough) and left_s > LEAST_S:
+        steps = decode(problem, found).steps
+        found = min(found, encode(problem, least_memory(task, left_s, lowest.bytes, steps)), key=peak)
+    return tuple(found), peak(found), peak(found) <= lowest.bytes

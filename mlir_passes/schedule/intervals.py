@@ -13,6 +13,7 @@ from typing import Any
 
 from mlir_passes.errors import PassError
 from mlir_passes.schedule.chart import MADE, READ, THERE, Chart, Run, Stay, end_event, event
+from mlir_passes.schedule.clock import NO_END, Clock
 from mlir_passes.schedule.expense import Expense, homeless
 from mlir_passes.schedule.problem import START, Problem
 
@@ -85,12 +86,22 @@ class _Span:
 
 class Intervals:
     """The model and its variables; `objective` and `seconds` are lists of (literal, cost) and (literal, s, is a
-    transfer)."""
+    transfer). What adds to it raises TimeUp where the clock says so."""
 
-    def __init__(self, problem: Problem, budget_bytes: int, costs: Expense, limits: Limits, remat: bool, paging: bool):
+    def __init__(
+        self,
+        problem: Problem,
+        budget_bytes: int,
+        costs: Expense,
+        limits: Limits,
+        remat: bool,
+        paging: bool,
+        clock: Clock = NO_END,
+    ) -> None:
         self._library = solver_library()
         self.model: Any = self._library.CpModel()
         self.problem, self.budget_bytes, self.costs, self.limits = problem, budget_bytes, costs, limits
+        self.clock = clock
         self.end = end_event(problem)
         self.always = homeless(problem, paging)
         self.runs: dict[Run, _Span] = {}
@@ -102,8 +113,10 @@ class Intervals:
         self._reach = reach(problem, remat)
         self._demands: list[tuple[Any, int]] = []
         for number in range(len(problem.ops)):
+            clock.check()
             self._add_runs(number)
         for index in range(len(problem.tensors)):
+            clock.check()
             if index not in self.always:
                 self._add_stays(index, paging)
         self._add_uses()
@@ -264,6 +277,7 @@ class Intervals:
     def _add_uses(self) -> None:
         """A run finds each tensor that it reads in one stay; one that it makes may be there already."""
         for run, span in self.runs.items():
+            self.clock.check()
             op = self.problem.ops[run.op]
             for tensor in op.reads:
                 if tensor not in self.always:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from mlir_passes.schedule.clock import NO_END, Clock
 from mlir_passes.schedule.genes import Before
 from mlir_passes.schedule.problem import START, Problem
 
@@ -12,12 +13,13 @@ SWEEPS = 4  # at most; measured: the third changes little
 LEAST_GAIN = 0.005  # of a move, as a share of what was over at first: a gene should be worth its bytes
 
 
-def ordered(problem: Problem, budget_bytes: int) -> tuple[Problem, tuple[Before, ...]]:
+def ordered(problem: Problem, budget_bytes: int, clock: Clock = NO_END) -> tuple[Problem, tuple[Before, ...]]:
     """The problem in a better order for a budget, and the genes that say so; as it was, and none, if none was found.
 
     What is over the budget is summed over all ops, everything kept. Each op in turn moves as early as its inputs
     permit, or as late as its readers do, where that leaves less over: gradients are made where they are used, state is
     updated where its gradient is made. The last op stays the last: no gene moves an op behind all others.
+    What was found when the time is up is the answer.
     """
     memory = _Memory(problem, budget_bytes)
     numbers = range(len(problem.ops))
@@ -27,6 +29,8 @@ def ordered(problem: Problem, budget_bytes: int) -> tuple[Problem, tuple[Before,
     for sweep in range(SWEEPS):
         before = least
         for number in numbers if sweep % 2 else reversed(numbers):
+            if clock.left_s() <= 0:
+                break
             for order in memory.ends(best, number):
                 over = memory.over(order)
                 if over < least - gain:

@@ -6,19 +6,19 @@ import random
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from mlir_passes.schedule.bound import Bound, Cuts
 from mlir_passes.schedule.decode import decode, encode
 from mlir_passes.schedule.evolve import evolve
 from mlir_passes.schedule.exact import Found, Task, search
-from mlir_passes.schedule.expense import expense
+from mlir_passes.schedule.expense import Expense, expense
 from mlir_passes.schedule.gaps import evolve_gaps
 from mlir_passes.schedule.genes import Hold
 from mlir_passes.schedule.greedy import greedy
-from mlir_passes.schedule.infeasible import Floor, Infeasible, floor, smallest
-from mlir_passes.schedule.overlap import overlapped
+from mlir_passes.schedule.infeasible import Infeasible, floor, smallest
+from mlir_passes.schedule.overlap import LOOKAHEAD, Overlapped, overlapped
 from mlir_passes.schedule.problem import Problem
 from mlir_passes.schedule.request import Request, Solution
 from mlir_passes.schedule.seeds import seeds
@@ -32,6 +32,9 @@ SMALL = 120  # ops up to which a closer bound is quick
 LARGE = 300  # ops from which on every stage must be content with less
 GAP_EVALUATIONS = 80_000  # at most
 MOST_COMPUTATIONS = 8  # of an op, where the limit of the exact search is raised
+SHARES = 6  # of the transfers' time that are tried where lines are late
+AHEAD = (LOOKAHEAD, 8 * LOOKAHEAD)  # computes by which transfers begin early; the second where the first is late
+ENDING = 0.05  # of the time, for what comes after the search
 
 
 def _silent(stage: str) -> None:
@@ -39,8 +42,8 @@ def _silent(stage: str) -> None:
 
 
 def solve(problem: Problem, request: Request, on_stage: Callable[[str], None] = _silent) -> Solution:
-    """The best schedule found within the budget and the deadline; raises Infeasible where there is none, and
-    ScheduleError for a request that says nothing.
+    """The best schedule found within the budget and the deadline; raises Infeasible where none was found, and
+    ScheduleError for a request that says nothing. The time limit is of time that passes, whatever else is running.
 
     Ctrl-C ends the search: the best schedule so far is the answer, and if there is none KeyboardInterrupt is raised.
     """
@@ -94,7 +97,7 @@ class _Chain:
                 ("greedy", self._descend),
                 ("evolution of gaps", self._evolve_gaps),
                 ("evolution", self._evolve),
-                ("exact", lambda: self._search(3)),
+                ("exact", self._search_exactly),
                 ("certificate", self._certify),
                 ("exact, more", self._search_further),
             ):
@@ -106,8 +109,9 @@ class _Chain:
         if self._best is None and self._stopped:
             raise KeyboardInterrupt
         if self._best is None:
+            looked_s = time.monotonic() - self._begun
             with self._stage("smallest budget"):
-                error = self._infeasible(f"; none was found in {self._request.time_limit_s:.0f} s")
+                error = self._infeasible(f" in {looked_s:.3g} s", self._left_s(), proven=False)
             if self._best is None:
                 raise error
             with self._stage("from the smallest peak"):
@@ -124,16 +128,16 @@ class _Chain:
             self._seconds[name] = time.monotonic() - begun
 
     def _left_s(self) -> float:
-        return self._request.time_limit_s - (time.monotonic() - self._begun)
+        return (1 - ENDING) * self._request.time_limit_s - (time.monotonic() - self._begun)
 
     def _find_bound(self) -> None:
         lowest = floor(self._problem, self._request.paging)
         if self._request.budget_bytes < lowest.bytes:
-            raise self._infeasible("", lowest)
+            raise self._infeasible("", self._a_while_s())
         for moments in (8, 16) if len(self._problem.ops) < SMALL else (8,):
             self._bound = self._cuts.bound(moments, min(20.0, 0.15 * self._request.time_limit_s))
             if self._bound.overhead == inf:
-                raise self._infeasible(", proven by the cut bound")
+                raise self._infeasible(f"{self._by_the_deadline()}, proven by the cut bound", self._a_while_s())
             for holds in seeds(self._problem, self._bound):
                 self._take(holds, "cut bound")
             if self._proven():
@@ -142,7 +146,7 @@ class _Chain:
     def _stop(self, part: float, kept: float) -> Callable[[], bool]:
         """Asks whether this thread has worked for that part of the time limit, or only what is to be kept is left.
 
-        Work is counted, not time that passes, so that a busy machine does not cut a stage short.
+        The part is of work, so that a busy machine cuts a stage short only where time runs out.
         """
         limit_s = self._request.time_limit_s
         until_s = time.thread_time() + part * limit_s
@@ -196,21 +200,46 @@ class _Chain:
 
     def _search(self, computations: int) -> None:
         """The exact search with so many computations of an op at least; with more of the transfers' time counted if a
-        line that it finds is late when transfers overlap."""
+        line that it finds is late when transfers overlap, and with less if that leaves no line."""
         fewer = 1 if len(self._problem.ops) >= LARGE else 0  # there the hint has most of those that it needs
-        while self._left_s() > 0.5:
+        late, none = 0.0, inf  # shares of which the lines are late, or with which there is none
+        for _ in range(SHARES):
+            if self._left_s() <= 0.5:
+                return
             before = self._best.overhead if self._best else inf
             task, most = self._task(self._share), computations - fewer
             found = search(task, self._hint(), before, 0.85 * self._left_s(), most, computations - 2)
             self._stopped = found.stopped
-            late = self._late(found)
-            if not late:
-                self._take_steps(found)
             if self._share == 0.0:
                 self._exact = found
-            if not late or found.stopped or self._share >= 1:
+            if found.stopped or (found.steps is None and (late == 0.0 or self._best or not found.complete)):
                 return
-            self._share = min(1.0, self._share + 0.34)
+            if found.steps is None:
+                none = self._share
+            elif self._late(found):
+                late = self._share
+            else:
+                self._take_steps(found)
+                return
+            self._share = (late + none) / 2 if none < inf else min(1.0, self._share + 0.34)
+
+    def _search_exactly(self) -> None:
+        self._search(3)
+        if self._best is None and self._request.deadline_s < inf:
+            self._search_fast()
+
+    def _search_fast(self) -> None:
+        """Where all lines so far are late: the one of least time, one thing after the other, or of least transfers."""
+        problem = self._problem
+        moves = [t.in_s for t in problem.tensors], [t.out_s for t in problem.tensors]
+        waits = Expense([0.0] * len(problem.ops), moves[1], moves[0], problem.time_s, "time")
+        for costs in (expense(problem, "time"), waits):
+            if self._best is None and self._left_s() > 0.5 and not self._stopped:
+                task = replace(self._task(0.0), costs=costs)
+                found = search(task, self._hint(), inf, 0.5 * self._left_s(), 3, 2)
+                self._stopped = found.stopped
+                if found.steps is not None and not self._late(found):
+                    self._take(encode(problem, found.steps), "exact search of a fast line")
 
     def _search_further(self) -> None:
         """More computations of an op allowed, until that changes nothing."""
@@ -237,10 +266,15 @@ class _Chain:
     def _late(self, found: Found) -> bool:
         if found.steps is None or self._request.deadline_s == inf:
             return False
-        return self._makespan_s(found.steps) > self._request.deadline_s * (1 + 1e-9)
+        return self._overlapped(found.steps).makespan_s > self._request.deadline_s * (1 + 1e-9)
 
-    def _makespan_s(self, steps: Sequence[Step]) -> float:
-        return overlapped(self._problem, steps, self._request.budget_bytes).makespan_s
+    def _overlapped(self, steps: Sequence[Step]) -> Overlapped:
+        """With transfers as early as it takes to keep the deadline."""
+        result = overlapped(self._problem, steps, self._request.budget_bytes, AHEAD[0])
+        if result.makespan_s <= self._request.deadline_s * (1 + 1e-9):
+            return result
+        other = overlapped(self._problem, steps, self._request.budget_bytes, AHEAD[1])
+        return min(result, other, key=lambda line: line.makespan_s)
 
     def _take_steps(self, found: Found) -> None:
         """Take the line as genes; where they say a little less than it, the evolution mends them."""
@@ -256,7 +290,7 @@ class _Chain:
     def _rise(self) -> None:
         """From the line of the smallest peak, the only one within the limits, to one that costs less."""
         try:
-            self._take(self._mended(self._starts(), -inf), "evolution")
+            self._take(self._mended(self._starts(), 0.0), "evolution")
         except KeyboardInterrupt:
             self._stopped = True
 
@@ -271,8 +305,8 @@ class _Chain:
     def _certify(self) -> None:
         """A bound from more moments, with a part of the time that is left."""
         for moments in (16, 28):
-            if self._best and not self._proven():
-                self._bound = self._cuts.bound(moments, max(0.5 * self._left_s(), 1.0))
+            if self._best and not self._proven() and self._left_s() > 0.2:
+                self._bound = self._cuts.bound(moments, min(self._left_s(), max(0.5 * self._left_s(), 1.0)))
 
     def _take(self, holds: tuple[Hold, ...], found_by: str) -> bool:
         """Whether the holds are within the limits; the best ones are kept."""
@@ -285,7 +319,7 @@ class _Chain:
         if self._best and overhead >= self._best.overhead:
             return True
         deadline_s = self._request.deadline_s
-        if usage.time_s > deadline_s and self._makespan_s(decoded.steps) > deadline_s * (1 + 1e-9):
+        if usage.time_s > deadline_s and self._overlapped(decoded.steps).makespan_s > deadline_s * (1 + 1e-9):
             return False
         self._best = _Best(overhead, decoded.steps, holds, found_by)
         return True
@@ -318,7 +352,7 @@ class _Chain:
 
     def _solution(self, best: _Best) -> Solution:
         self._tell("overlap")
-        result = overlapped(self._problem, best.blocking, self._request.budget_bytes)
+        result = self._overlapped(best.blocking)
         usage = replay(self._problem, result.steps, self._request.budget_bytes)
         bound = self._costs.once + min(self._lower(), best.overhead)
         gap = (self._costs.of(usage) - bound) / self._costs.once if self._costs.once > 0 else 0.0
@@ -327,12 +361,19 @@ class _Chain:
             self._certificate(best), best.found_by, self._seconds,
         )  # fmt: skip
 
-    def _infeasible(self, why: str, lowest: Floor | None = None) -> Infeasible:
+    def _a_while_s(self) -> float:
+        """How long to look for the smallest budget where there is no schedule."""
+        return max(0.0, min(20.0, 0.3 * self._request.time_limit_s, self._left_s()))
+
+    def _by_the_deadline(self) -> str:
+        return f" and {self._request.deadline_s:.4g} s" if self._request.deadline_s < inf else ""
+
+    def _infeasible(self, why: str, limit_s: float, proven: bool = True) -> Infeasible:
         """Why there is no schedule, unless that of the smallest peak, which is then taken, is one."""
         request = self._request
-        lowest = lowest or floor(self._problem, request.paging)
-        limit_s = min(20.0, 0.3 * request.time_limit_s)
-        holds, needed, exact = smallest(self._task(0.0), lowest, limit_s, request.budget_bytes)
+        lowest = floor(self._problem, request.paging)
+        holds, needed, exact = smallest(self._task(0.0), lowest, limit_s, request.budget_bytes, self._near)
         if needed <= request.budget_bytes:
             self._take(holds, "smallest budget")
-        return Infeasible(request.budget_bytes, needed, lowest, exact, why)
+        why = why if proven else self._by_the_deadline() + why
+        return Infeasible(request.budget_bytes, needed, lowest, exact, why, proven)

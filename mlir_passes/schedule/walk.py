@@ -19,6 +19,19 @@ NO_RETURNS: Returns = MappingProxyType({})
 
 
 @dataclass(frozen=True)
+class Detail:
+    """What a stay does not say. other: stages in which the tensor comes back the other way; leaves: pairs of a stage
+    and an op in it, after whose use of the tensor it is given back."""
+
+    other: frozenset[int] = frozenset()
+    leaves: frozenset[tuple[int, int]] = frozenset()
+
+
+Details = Mapping[int, Detail]
+NO_DETAILS: Details = MappingProxyType({})
+
+
+@dataclass(frozen=True)
 class Limit:
     """Beyond what a line is of no use, so that a walk may end before it does."""
 
@@ -80,18 +93,26 @@ class Walker:
         last = self.problem.last[tensor] if t.maker != START else max(t.readers, default=first)
         return ((first, last),) if last > first else ()
 
-    def walk(self, holds: Holds, record: bool = False, returns: Returns = NO_RETURNS, limit: Limit = NO_LIMIT) -> Walk:
+    def walk(
+        self,
+        holds: Holds,
+        record: bool = False,
+        returns: Returns = NO_RETURNS,
+        limit: Limit = NO_LIMIT,
+        details: Details = NO_DETAILS,
+    ) -> Walk:
         """The line that these holds stand for: it passes `replay`, whatever they are. One beyond the limit is not
         walked to its end, and said to take what it took so far."""
         refused: list[int] = []
         self.walks += 1
         while True:
-            attempt = _Attempt(self, holds, record, returns)
+            attempt = _Attempt(self, holds, record, returns, details)
             blamed = attempt.run(limit)
             if blamed is None:
                 break
             refused.append(blamed)
             holds = {tensor: stay for tensor, stay in holds.items() if tensor != blamed}
+            details = {tensor: detail for tensor, detail in details.items() if tensor != blamed}
         return Walk(
             attempt.energy, attempt.time, attempt.peak, attempt.peak_stage, tuple(refused), attempt.line()
         )  # fmt: skip
@@ -100,8 +121,10 @@ class Walker:
 class _Attempt:
     """One walk. It ends early where something cannot be computed again."""
 
-    def __init__(self, walker: Walker, holds: Holds, record: bool, returns: Returns) -> None:
+    def __init__(self, walker: Walker, holds: Holds, record: bool, returns: Returns, details: Details) -> None:
         self._walker, self._holds, self._record, self._returns = walker, holds, record, returns
+        self._other = {(t, stage) for t, detail in details.items() for stage in detail.other}
+        self._leaves = {(t, *leave) for t, detail in details.items() for leave in detail.leaves}
         problem = walker.problem
         self.energy, self.time = problem.energy_j, problem.time_s
         self.peak, self.peak_stage = 0, 0
@@ -180,7 +203,7 @@ class _Attempt:
             number = walker.maker[tensor]
             if memory[tensor] or tensor in stored or number in chain:
                 continue
-            if tensor in self._paged:
+            if self._is_read(tensor, stage):
                 stored.add(tensor)
                 continue
             if walker.until[number] < stage:
@@ -207,6 +230,17 @@ class _Attempt:
         self._note(0, min(stage, walker.count - 1))
         return None
 
+    def _is_read(self, tensor: int, stage: int) -> bool:
+        """Whether it comes back from the store in that stage, not by computing it again."""
+        paged, maker = tensor in self._paged, self._walker.maker[tensor]
+        if (tensor, stage) not in self._other or maker == START:
+            return paged
+        return self._walker.until[maker] < stage if paged else self._walker.may_page(tensor)
+
+    def _is_left(self, tensor: int, number: int, stage: int, needed: bool) -> bool:
+        """Whether it is given back right after this op; what cannot be read in again is not while it is needed."""
+        return (tensor, stage, number) in self._leaves and (not needed or self._is_read(tensor, stage))
+
     def _blamed(self, tensor: int, wanted_for: dict[int, int], stage: int) -> int:
         """The nearest tensor that would be in memory now if it were kept."""
         while tensor in wanted_for and not (tensor in self._holds and self._walker.end[tensor] >= stage):
@@ -232,7 +266,9 @@ class _Attempt:
         if number == stage and walker.problem.updates[number]:
             self._stale.update(t for t in walker.problem.updates[number] if t in self._paged)
         for tensor in walker.touches[number]:
-            if held_to[tensor] <= stage and last_use.get(tensor, -1) <= number:
+            needed = last_use.get(tensor, -1) > number
+            left = self._leaves and self._is_left(tensor, number, stage, needed)
+            if left or (held_to[tensor] <= stage and not needed):
                 self._free(tensor)
 
     def _stay(self, tensor: int, stage: int) -> None:

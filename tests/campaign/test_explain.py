@@ -36,7 +36,8 @@ def gevo(folder: Path, *arguments: str) -> tuple[int, str, str]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of digits with a record r0900 of three edits: the maximum with -inf left out and the loss times 1, which
-    change nothing that is learned, and the gradient of w2 left uncomputed; and r0901, which failed."""
+    change nothing that is learned, and the gradient of w2 left uncomputed; r0901, which failed; and r0902 of the
+    first of them, and two that undo each other."""
     pytest.importorskip("jax")
     pytest.importorskip("sklearn")
     where = tmp_path_factory.mktemp("explain")
@@ -58,9 +59,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert all(edit.applies(space) for edit in edits)
     genome, other = Genome(edits), Genome(edits[1:])
+    swapped = Genome((edits[0], Scale(gradient.results[0], -64.0), Scale(gradient.results[0], -1 / 64)))
     bad = replace(base.result, outcome=Outcome.DIVERGED, stage="quality", detail="not finite", objectives={})
     with RunWriter(run.folder) as writer:
         writer.append(replace(base, id="r0900", key=genome.key, text=genome.text, parents=("r0001",)))
+        writer.append(replace(base, id="r0902", key=swapped.key, text=swapped.text, parents=("r0001",)))
         writer.append(replace(base, id="r0901", key=other.key, text=other.text, parents=("r0001",), result=bad))
     return where
 
@@ -86,6 +89,17 @@ def test_words_name_the_parameter_and_the_users_line_and_the_diff_shows_it(told:
     changed = [line for line in told["diff"] if line["sign"] == "-"]
     assert found[1] in {line["site"] for line in changed} and all(line["where"] for line in changed)
     assert any(line["sign"] == "+" and "* w2" in line["text"] for line in told["diff"])
+
+
+def test_an_edit_that_repairs_another_is_not_said_to_do_nothing(folder: Path) -> None:
+    """Of r0902, the second edit makes a gradient -64 times as great, and the third takes that back."""
+    code, out, error = gevo(folder, "explain", "run", "r0902", "--rounds", "3", "--html", "swapped.html")
+    assert code == 0, error
+    assert "its 3 edits together change no objective beyond noise" in out
+    assert "No effect beyond noise together, but not without the other: 2, 3" in out
+    assert "without the other: 2, 3" in (folder / "swapped.html").read_text()
+    _, out, _ = gevo(folder, "explain", "run", "r0902", "--rounds", "3", "--json")
+    assert json.loads(out)["left_out"] == {"neutral": [1], "together": [[2, 3]], "harmful": [], "unknown": []}
 
 
 def test_a_second_call_evaluates_nothing(folder: Path, told: dict) -> None:

@@ -39,6 +39,7 @@ CASES = {
     "products": lambda x: (x[:, :0] @ x.T[:0], jnp.einsum("bij,bjk->bik", x[None, :, :0], x.T[None, :0])),
     "update": lambda x: (lax.dynamic_update_slice(x, x[:, :0], (1, 1)), x.at[0:0].set(3.0)),
     "scatter": lambda x: (x.at[NO_ROWS].add(1.0), jax.ops.segment_sum(x[:0], NO_ROWS, 4)),
+    "index_of_no_coordinates": lambda x: (x.at[:].set(x * 2), x.at[...].add(1.0), x.at[()].max(0.0), x[...]),
     "gather": lambda x: x[NO_ROWS].sum(0),
     "convolution_of_no_channels": lambda x: convolve(x[None, ..., None][..., :0], jnp.ones((3, 3, 0, 5)), "SAME"),
     "convolution_of_no_rows": lambda x: convolve(x[None, :0, :, None], jnp.ones((3, 3, 1, 5)), ((2, 2), (1, 1))),

@@ -1,4 +1,4 @@
-"""Small functions, most of them gradients, give JAX's own results after legalisation and our fixes."""
+"""Small functions, most of them gradients, give JAX's own results, by plain loops and through the emitter."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from both_ways import run_emitted
 from execution import run_module
 from jax import lax
 
@@ -141,22 +142,24 @@ ORDINARY = {
 CASES = {**SCATTERS, **CONTROL, **POOLS, **RANDOM, **ORDINARY}
 
 
-def lowered(function, *arguments):
+def lowered(function, *arguments, entry="step"):
     shapes = [jax.ShapeDtypeStruct(np.shape(a), a.dtype) for a in arguments]
-    return lower(lambda *a: tuple(jax.tree.leaves(function(*a))), shapes, "step", HERE).text
+    return lower(lambda *a: tuple(jax.tree.leaves(function(*a))), shapes, entry, HERE).text
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_function_gives_the_results_of_jax(name):
+def test_function_gives_the_results_of_jax_both_ways(name):
     function, *arguments = CASES[name]
     expected = jax.tree.leaves(jax.jit(function)(*arguments))
-    found = run_module(lowered(function, *arguments), "step", arguments)
-    assert len(found) == len(expected)
-    for ours, theirs in zip(found, map(np.asarray, expected), strict=True):
+    by_loops = run_module(lowered(function, *arguments), "step", arguments)
+    emitted = run_emitted(lowered(function, *arguments, entry="predict"), arguments)
+    assert len(by_loops) == len(emitted) == len(expected)
+    for *found, theirs in zip(by_loops, emitted, map(np.asarray, expected), strict=True):
         if theirs.dtype == np.uint32:
             theirs = theirs.view(np.int32)
-        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
-        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
+        for ours in found:
+            assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+            np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", ["take_grad", "take_along_axis_grad", "two_indices_grad", "vmapped_take_grad"])

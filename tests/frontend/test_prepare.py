@@ -111,7 +111,7 @@ def test_the_caller_never_imports_jax_and_two_processes_may_prepare_at_once(tmp_
     [
         (('"w": state["w"] - SCALE * grad', '"w": state["w"].sum(0)'), "state leaf w from float32[3, 2] to float32[2]"),
         (('"key": state["key"] + 1', '"k": 0'), "lost ['key'], added ['k']"),
-        (("x @ w - ", "jnp.sort(x @ w) - "), "unsupported op stablehlo.sort"),
+        (("x @ w - ", "jnp.linalg.eigvalsh(w.T @ w) - "), "unsupported op stablehlo.custom_call"),
         (
             ("x = np.load", "raise ValueError('no such luck')\n    x = np.load"),
             "ValueError while calling data(): no such luck",
@@ -140,12 +140,29 @@ def test_what_is_wrong_in_a_users_model_is_one_clear_message(tmp_path, change, w
     [
         (("import jax,", "import absent_library, jax,"), "absent_library is not installed"),
         (("import jax,", "import os; os.abort(); import jax,"), "died with signal 6"),
-        (("x @ w - ", "jnp.sort(x @ w) - "), "unsupported op stablehlo.sort"),
+        (("x @ w - ", "jnp.linalg.eigvalsh(w.T @ w) - "), "unsupported op stablehlo.custom_call"),
     ],
 )
 def test_what_ends_the_frontends_process_is_one_clear_message_too(tmp_path, change, what):
     error = fails(write_model(tmp_path, change), tmp_path / "cache")
     assert what in error.what and "model.py" in error.where and error.todo
+
+
+@pytest.mark.parametrize(
+    ("change", "metric"),
+    [
+        ('{"loss": value, "spectrum": jnp.linalg.svd(state["w"])[1].max()}', " 'spectrum'"),
+        ('{"loss": value, "a": jnp.linalg.det(x @ x.T), "b": jnp.linalg.svd(x)[1]}', "s 'a' and 'b'"),
+    ],
+)
+def test_a_metric_that_alone_needs_an_unsupported_op_is_named(tmp_path, change, metric):
+    write_model(tmp_path, ('{"loss": value}', change))
+    path = tmp_path / "model.py"
+    with pytest.raises(WorkloadError) as raised:
+        workload = load_workload(path, "workload")
+        frontend(workload.frontend, str(path))("model", workload, path)
+    assert "unsupported op" in raised.value.what
+    assert raised.value.todo == f"Leave the metric{metric} out of the step: nothing else depends on it"
 
 
 def test_an_exception_is_told_with_its_line(tmp_path):

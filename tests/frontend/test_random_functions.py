@@ -19,7 +19,7 @@ from in_children import Died, results  # noqa: E402
 from random_ops import draw  # noqa: E402
 from random_programs import Argument, Line, Program, Value  # noqa: E402
 from shrink import by_jax, shrunk  # noqa: E402
-from verdicts import Verdict, compared  # noqa: E402
+from judge import Verdict, compared  # noqa: E402
 
 COUNT = 100
 X, Y = Value("v0", (3,), "f32"), Value("v1", (3,), "f32")

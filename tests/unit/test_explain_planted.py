@@ -19,6 +19,7 @@ from gevo.explain.effects import ADDITIVE, ANTAGONISM, SYNERGY, TOGETHER, effect
 from gevo.explain.estimate import Estimate, estimate
 from gevo.explain.explain import Measuring
 from gevo.explain.lab import Lab, Plan, scales
+from gevo.explain.left_out import LeftOut, known, measured
 from gevo.explain.minimise import Minimiser
 from gevo.explain.view import line
 from gevo.genome import Genome
@@ -44,6 +45,7 @@ class Landscape:
     runtime: Mapping[int, float]
     runtime_pairs: Mapping[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
     error: Mapping[int, float] = field(default_factory=dict[int, float])
+    error_pairs: Mapping[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
     fails: Callable[[frozenset[int]], bool] = lambda genes: False
     silent: frozenset[int] = frozenset()  # genes that give the same program
     noise: float = 0.002
@@ -60,6 +62,7 @@ class Landscape:
         log += sum(v for p, v in self.runtime_pairs.items() if genes >= set(p))
         ratio = math.exp(log + rng.gauss(0, self.noise))
         error = 0.1 + sum(v for g, v in self.error.items() if g in genes) + rng.gauss(0, self.error_noise)
+        error += sum(v for p, v in self.error_pairs.items() if genes >= set(p))
         return Result(
             Outcome.OK,
             fingerprint=fingerprint,
@@ -152,6 +155,57 @@ def test_two_edits_that_cancel_each_other_go_as_a_pair(tmp_path: Path) -> None:
 
 def test_of_edits_that_change_nothing_none_is_left(tmp_path: Path) -> None:
     assert minimised(tmp_path, Landscape({}), 7) == ()
+
+
+def left_out(tmp_path: Path, landscape: Landscape, count: int) -> tuple[tuple[int, ...], LeftOut]:
+    made, _ = lab(tmp_path, landscape, count)
+    measuring = Measuring(made, scales_of(landscape), lambda text: None)
+    kept = measuring.run()
+    found = known(made, kept, scales_of(landscape))
+    assert found == measured(made, kept, scales_of(landscape)) and measuring.left == 0
+    return kept, found
+
+
+def test_an_edit_that_destroys_and_the_one_that_repairs_it_are_neutral_only_together(tmp_path: Path) -> None:
+    """Edit 2 makes the program fail without 4; 5 takes back what 1 costs in time; 3 does harm; 6 does nothing."""
+    landscape = Landscape({0: -0.3, 1: 0.3, 3: 0.05}, {(1, 5): -0.3}, fails=lambda genes: 2 in genes and 4 not in genes)
+    kept, found = left_out(tmp_path, landscape, 7)
+    assert kept == (0,)
+    assert found == LeftOut(neutral=(6,), together=((1, 5), (2, 4)), harmful=(3,))
+
+
+def test_one_edit_may_repair_two_and_two_may_repair_one(tmp_path: Path) -> None:
+    two = Landscape({0: -0.3}, fails=lambda g: bool(g & {1, 2}) and 3 not in g)
+    (tmp_path / "two").mkdir()
+    assert left_out(tmp_path / "two", two, 5) == ((0,), LeftOut(neutral=(4,), together=((1, 2, 3),)))
+    half = Landscape({0: -0.3, 1: 0.2, 2: 0.2}, {(1, 3): -0.2, (2, 3): -0.2}, fails=lambda g: 3 in g and 0 not in g)
+    (tmp_path / "half").mkdir()
+    assert left_out(tmp_path / "half", half, 4) == ((0,), LeftOut(together=((1, 2, 3),)))
+    both = Landscape({0: -0.3}, fails=lambda g: 1 in g and not {2, 3} <= g)
+    (tmp_path / "both").mkdir()
+    assert left_out(tmp_path / "both", both, 4) == ((0,), LeftOut(together=((1, 2, 3),)))
+
+
+def test_a_destroyed_error_is_neutral_only_with_its_repair_even_where_nothing_is_kept(tmp_path: Path) -> None:
+    landscape = Landscape({}, error={0: 0.5}, error_pairs={(0, 1): -0.5}, error_noise=0.002)
+    assert left_out(tmp_path, landscape, 3) == ((), LeftOut(neutral=(2,), together=((0, 1),)))
+
+
+def test_what_does_nothing_is_said_to_do_nothing_by_itself_in_nearly_all_of_many_draws(tmp_path: Path) -> None:
+    wrong = 0
+    for draw in range(30):
+        landscape = Landscape({0: -0.3}, noise=0.01, error_noise=0.004, draw=draw)
+        (tmp_path / str(draw)).mkdir()
+        made, _ = lab(tmp_path / str(draw), landscape, 4)
+        found = measured(made, (0,), scales_of(landscape))
+        wrong += 3 - len(found.neutral)
+    assert wrong <= 6  # of 90, each looked at twice in two objectives at 99 %
+
+
+def test_what_was_not_measured_is_not_called_neutral(tmp_path: Path) -> None:
+    landscape = Landscape({0: -0.2}, fails=lambda genes: 1 in genes and 2 not in genes)
+    made, _ = lab(tmp_path, landscape, 4)
+    assert known(made, (0,), scales_of(landscape)) == LeftOut(unknown=(1, 2, 3))
 
 
 def test_removing_what_gives_the_same_program_is_free(tmp_path: Path) -> None:

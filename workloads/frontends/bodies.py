@@ -45,7 +45,7 @@ def take_body(module: Any, op: Any, region: int, name: str, where: str) -> Body:
             function = func.FuncOp(f"{name}_{k}", (arguments, [result]), visibility="private")
             start = function.add_entry_block()
         with op.location, ir.InsertionPoint(start):
-            attributes = {"dimensions": ir.DenseI64ArrayAttr.get([])}
+            attributes: dict[str, ir.Attribute] = {"dimensions": ir.DenseI64ArrayAttr.get([])}
             made = ir.Operation.create("stablehlo.map", [result], list(start.arguments), attributes, regions=1)
             func.ReturnOp([made.result])
         with ir.InsertionPoint.at_block_begin(start):

@@ -11,7 +11,6 @@ from workloads.frontends.ops import broadcast, create, replace, splat, tensor, w
 
 ZERO = ("dot_general", "dot", "convolution", "fft")  # a sum of no products
 INITIAL = ("reduce", "reduce_window")  # their operands are inputs and initial values, half and half
-FIRST = ("scatter", "dynamic_update_slice")  # nothing is written
 
 
 def fold_empty(module: Any) -> None:
@@ -56,7 +55,8 @@ def _fold(op: Any) -> None:
         return
     with ir.InsertionPoint(op), op.location:
         values = build(op)
-    replace(op, values)
+    if values is not None:
+        replace(op, values)
 
 
 def _zeros(op: Any) -> list[Any]:
@@ -80,6 +80,11 @@ def _unchanged(op: Any) -> list[Any]:
     return list(op.operands)[: len(op.results)]
 
 
+def _scattered(op: Any) -> list[Any] | None:
+    """Indices without elements may be one index of no coordinates: the update is at the start of every dimension."""
+    return _unchanged(op) if _is_empty(op.operands[-1]) else None
+
+
 def _joined(op: Any) -> list[Any]:
     kept = [v for v in op.operands if not _is_empty(v)]
     if len(kept) == 1:
@@ -87,10 +92,12 @@ def _joined(op: Any) -> list[Any]:
     return [create(op.name, kept, op.results[0].type, dimension=op.attributes["dimension"])]
 
 
-FOLDS: dict[str, Callable[[Any], list[Any]]] = {
+# What stands for the results of an op that reads a tensor without elements; None: it needs no change.
+FOLDS: dict[str, Callable[[Any], list[Any] | None]] = {
     **dict.fromkeys(ZERO, _zeros),
     **dict.fromkeys(INITIAL, _initial_values),
-    **dict.fromkeys(FIRST, _unchanged),
+    "dynamic_update_slice": _unchanged,
+    "scatter": _scattered,
     "pad": _padding,
     "select_and_scatter": _unpooled,
     "concatenate": _joined,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from jax._src.interpreters import mlir
+from jax.lax import linalg
 
 from workloads.dtypes import dtype_named, is_float
 from workloads.errors import WorkloadError
 from workloads.frontends.base import Traced, as_leaf, batch_names, check_splits, seeds, spec
-from workloads.frontends.stablehlo import Lowered, legalise
+from workloads.frontends.stablehlo import NO_METRICS, Lowered, legalise
 from workloads.frontends.user_code import user_code
 from workloads.frontends.x64 import kept, read_as, store_wide
 from workloads.workload import Arrays, ArraySpec, Signature, Workload, checked_storage
@@ -153,7 +155,8 @@ def _step(
             str(path),
             "Return the loss as the first metric in the order of its names",
         )
-    return lower(flat, arguments, "step", path, state), specs
+    names = {len(state) + k: metric.name for k, metric in enumerate(specs)}
+    return lower(flat, arguments, "step", path, state, names), specs
 
 
 def _read(argument: ArraySpec) -> jax.ShapeDtypeStruct:
@@ -213,9 +216,11 @@ def lower(
     name: str,
     path: Path,
     results: Sequence[ArraySpec] = (),
+    metrics: Mapping[int, str] = NO_METRICS,
 ) -> Lowered:
     """`function` as the public function `@name`, in linalg on tensors. Its arguments, and its leading results where
-    `results` are given, have the types that they are stored in, whatever JAX computes with."""
+    `results` are given, have the types that they are stored in, whatever JAX computes with. metrics: names of results
+    that are only told."""
     stored = [dtype_named(str(a.dtype)) for a in arguments]
     read = [jax.ShapeDtypeStruct(a.shape, read_as(dtype)) for a, dtype in zip(arguments, stored, strict=True)]
     with user_code(path, f"tracing {name}"):
@@ -223,6 +228,14 @@ def lower(
     # the TPU rule of the random generator is unrolled; the CPU rule is a loop, which hides ops from the search
     platforms = ("tpu",) if RANDOM.search(str(traced.jaxpr)) else ("cpu",)
     with user_code(path, f"lowering {name}"):
-        module = traced.lower(lowering_platforms=platforms).compiler_ir("stablehlo")
+        parameters = mlir.LoweringParameters(override_lowering_rules=_portable_rules())
+        lowered = traced.lower(lowering_platforms=platforms, _private_parameters=parameters)
+        module = lowered.compiler_ir("stablehlo")
     store_wide(module, stored, [dtype_named(spec.dtype) for spec in results])
-    return legalise(module, name, path)
+    return legalise(module, name, path, metrics)
+
+
+def _portable_rules() -> Any:
+    """JAX's own rules for matrix factors where those for the CPU are calls into LAPACK."""
+    primitives = linalg.cholesky_p, linalg.triangular_solve_p, linalg.lu_p
+    return tuple((primitive, mlir._lowerings[primitive].rule) for primitive in primitives)  # pyright: ignore

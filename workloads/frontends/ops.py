@@ -44,16 +44,16 @@ def like(value: Any, element_type: Any) -> Any:
     return ir.RankedTensorType.get(tensor(value).shape, element_type)
 
 
-def ints(op: Any, key: str, rank: int | None = None) -> tuple[int, ...]:
+def ints(op: Any, key: str) -> tuple[int, ...]:
     """An i64 array attribute; where it is absent, all ones for the rank of the first operand."""
-    rank = tensor(op.operands[0]).rank if rank is None else rank
+    rank: int = tensor(op.operands[0]).rank
     return tuple(ir.DenseI64ArrayAttr(op.attributes[key])) if key in op.attributes else (1,) * rank
 
 
-def pairs(op: Any, key: str, rank: int | None = None) -> tuple[tuple[int, int], ...]:
+def pairs(op: Any, key: str) -> tuple[tuple[int, int], ...]:
     """An attribute of (low, high) a dimension; zeros where it is absent."""
     if key not in op.attributes:
-        return ((0, 0),) * (tensor(op.operands[0]).rank if rank is None else rank)
+        return ((0, 0),) * len(shape(op.operands[0]))
     flat = [int(v) for v in ir.DenseIntElementsAttr(op.attributes[key])]
     return tuple(zip(flat[::2], flat[1::2], strict=True))
 

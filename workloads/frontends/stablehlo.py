@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from jaxlib.mlir import ir, passmanager
@@ -13,12 +15,14 @@ from jaxlib.mlir.dialects import stablehlo
 
 from workloads.errors import Kind, WorkloadError
 from workloads.frontends.empty import fold_empty
+from workloads.frontends.flow import reached_results
 from workloads.frontends.ops import walk
 from workloads.frontends.stablehlo_fixes import apply_fixes, define
 
 BEFORE = "inline,symbol-dce,func.func(chlo-legalize-to-stablehlo),canonicalize,cse"
 AFTER = "stablehlo-legalize-to-linalg,stablehlo-convert-to-signless,canonicalize,cse"
 DIALECTS = ("func", "linalg", "tensor", "arith", "math", "scf")
+NO_METRICS: Mapping[int, str] = MappingProxyType({})
 FILE_LINE = re.compile(r'"([^"]+)":(\d+)')  # in a printed location, innermost call first
 ADVICE = {
     "custom_call": "Calls into a library (cholesky, eigh, callbacks) are not supported; take it out of the step",
@@ -35,18 +39,21 @@ class Lowered:
     lines: str
 
 
-def legalise(module: Any, name: str, path: Path) -> Lowered:
-    """The module with its public function `@name`, in the dialects of a base module only."""
+def legalise(module: Any, name: str, path: Path, metrics: Mapping[int, str] = NO_METRICS) -> Lowered:
+    """The module with its public function `@name`, in the dialects of a base module only.
+
+    metrics: names of the results that nothing else of the step needs, by number.
+    """
     stablehlo.register_stablehlo_passes()
     with module.context, ir.Location.unknown():
         for dialect in ("arith", "func", "scf", "tensor"):
             module.context.dialects[dialect]  # loads it: creating an op by name needs that
         fold_empty(module)
-        _run(module, BEFORE, path)
+        _run(module, BEFORE, path, metrics)
         definitions = apply_fixes(module, lambda op: _where(op, module, path))
-        _run(module, AFTER, path)
+        _run(module, AFTER, path, metrics)
         define(module, definitions)
-        _check_supported(module, path)
+        _check_supported(module, path, metrics)
         _name_function(module, name)
         _drop_attributes(module)
         module.operation.verify()
@@ -55,7 +62,7 @@ def legalise(module: Any, name: str, path: Path) -> Lowered:
         return Lowered(text, module.operation.get_asm(enable_debug_info=True) + "\n")
 
 
-def _run(module: Any, pipeline: str, path: Path) -> None:
+def _run(module: Any, pipeline: str, path: Path, metrics: Mapping[int, str]) -> None:
     reasons: list[tuple[str, str]] = []
 
     def keep(diagnostic: Any) -> bool:
@@ -66,7 +73,7 @@ def _run(module: Any, pipeline: str, path: Path) -> None:
     try:
         passmanager.PassManager.parse(f"builtin.module({pipeline})").run(module.operation)
     except ir.MLIRError as error:
-        _check_supported(module, path)
+        _check_supported(module, path, metrics)
         told = [(d.message, _file_line(str(d.location), path)) for d in error.error_diagnostics]
         reason, where = next(iter([*reasons, *told]), (str(error).strip().splitlines()[-1], str(path)))
         raise WorkloadError(f"StableHLO does not legalise: {reason}", where, "Report it with the model") from error
@@ -85,7 +92,7 @@ def _where(op: Any, module: Any, path: Path) -> str:
     return f"{path}:{line}" if line else str(path)
 
 
-def _check_supported(module: Any, path: Path) -> None:
+def _check_supported(module: Any, path: Path, metrics: Mapping[int, str]) -> None:
     """Raises for the op that no fix and no stock pattern took: the first we know advice for, else the first."""
     left = [op for op in walk(module, outer_first=True) if op.name.partition(".")[0] not in (*DIALECTS, "builtin")]
     if not left:
@@ -95,9 +102,19 @@ def _check_supported(module: Any, path: Path) -> None:
     raise WorkloadError(
         f"unsupported op {op.name}" + (f" {target}" if target else ""),
         _where(op, module, path),
-        ADVICE.get(op.name.partition(".")[2], "Write the step without it, in operations on whole arrays"),
+        _advice(op, left, module, metrics),
         Kind.OP,
     )
+
+
+def _advice(op: Any, left: Sequence[Any], module: Any, metrics: Mapping[int, str]) -> str:
+    """What to do about `op`, and the others that are left; where only metrics depend on them, to leave these out."""
+    reached = frozenset[int]().union(*(reached_results(other, module) for other in left))
+    if reached and reached <= set(metrics):
+        names = " and ".join(repr(metrics[k]) for k in sorted(reached))
+        which = "metric" if len(reached) == 1 else "metrics"
+        return f"Leave the {which} {names} out of the step: nothing else depends on it"
+    return ADVICE.get(op.name.partition(".")[2], "Write the step without it, in operations on whole arrays")
 
 
 def _line(op: Any, module: Any, path: Path) -> str | None:

@@ -15,7 +15,20 @@ from jaxlib.mlir.dialects import func
 from workloads.errors import WorkloadError
 from workloads.frontends.bodies import Body, make_scalar, take_body
 from workloads.frontends.casts import make_casts_exact
-from workloads.frontends.ops import create, element, ints, is_unsigned, number, pairs, replace, shape, tensor, walk
+from workloads.frontends.factors import Cholesky, TriangularSolve, cholesky_text, triangular_solve_text
+from workloads.frontends.ops import (
+    create,
+    element,
+    flag,
+    ints,
+    is_unsigned,
+    number,
+    pairs,
+    replace,
+    shape,
+    tensor,
+    walk,
+)
 from workloads.frontends.scan import Scan, scan_text
 from workloads.frontends.scatter import Scatter, scatter_text
 from workloads.frontends.select_and_scatter import SelectAndScatter, select_and_scatter_text
@@ -257,10 +270,32 @@ def describe_scan(module: Any, op: Any, name: str, where: str) -> Definition | N
     return Definition(name, text, (join,))
 
 
+def describe_cholesky(module: Any, op: Any, name: str, where: str) -> Definition:
+    matrix = op.operands[0]
+    return Definition(name, cholesky_text(Cholesky(name, shape(matrix), element(matrix), flag(op, "lower"))))
+
+
+def describe_triangular_solve(module: Any, op: Any, name: str, where: str) -> Definition:
+    matrix, other = op.operands
+    solve = TriangularSolve(
+        name=name,
+        matrix=shape(matrix),
+        other=shape(other),
+        element=element(matrix),
+        left=flag(op, "left_side"),
+        lower=flag(op, "lower"),
+        unit=flag(op, "unit_diagonal"),
+        transposed="NO_TRANSPOSE" not in str(op.attributes["transpose_a"]),
+    )
+    return Definition(name, triangular_solve_text(solve))
+
+
 # What becomes a call of a function written as text, unless its function here gives None.
 BECOME_CALLS: dict[str, Describe] = {
     "scatter": describe_scatter,
     "select_and_scatter": describe_select_and_scatter,
     "sort": describe_sort,
     "reduce_window": describe_scan,
+    "cholesky": describe_cholesky,
+    "triangular_solve": describe_triangular_solve,
 }

@@ -97,3 +97,20 @@ class _Sizes:
 
     def _quarters(self, most: int) -> float:
         return self._rng.randint(1, most) / 4
+
+
+def random_dag(rng: random.Random) -> Problem:
+    """Six to nine ops of one tensor each, without state, as POET's model has them; any of them may be paged."""
+    count, dear = rng.randint(6, 9), rng.choice([0.25, 1.0, 1.0, 4.0])
+    inputs = [rng.sample(range(op), min(op, rng.choice([1, 1, 2, 2, 3]))) for op in range(count)]
+    tensors = [
+        Tensor(
+            f"n{op}#0", rng.randint(1, 12), op, (), out_s=rng.randint(1, 24), out_j=dear * rng.randint(1, 40),
+            in_s=rng.randint(1, 24), in_j=dear * rng.randint(1, 40),
+        )
+        for op in range(count)
+    ]  # fmt: skip
+    ops = [
+        Op(f"n{op}", tuple(sorted(inputs[op])), (op,), rng.randint(1, 40), rng.randint(1, 80)) for op in range(count)
+    ]
+    return linked(ops, tensors)

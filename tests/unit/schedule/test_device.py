@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fitness import measure_device as measuring
 from fitness.device import Device, KernelRate, PageTier, device_file, load_device
-from fitness.errors import FitnessError
+from fitness.errors import FitnessError, StoreError
 from fitness.measure_device import SAMPLES, Sample, line, measure_kernel, measure_page, page_tier
 from fitness.profile import host_profile
 from gevo import profile_command
@@ -54,15 +54,30 @@ def test_a_store_is_measured_and_left_as_it_was(tmp_path: Path):
 
 
 def test_a_folder_that_cannot_be_paged_to_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(FitnessError, match=r"no such page folder: No such file.*missing.*Make it"):
+    with pytest.raises(StoreError, match=r"no such page folder: No such file.*missing.*Make it"):
         measure_page(tmp_path / "missing")
 
     def full(*_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(FitnessError, match=r"cannot page to it: No space left.*--page-dir"):
+    with pytest.raises(StoreError, match=r"cannot page to it: No space left.*--page-dir"):
         measure_page(tmp_path, 1 << 18)
+
+
+@pytest.mark.parametrize(
+    ("room", "method"), [(1 << 20, "64 KiB to 1 MiB"), (70_000, "4 KiB to 64 KiB"), (5000, "4 KiB to 4 KiB")]
+)
+def test_a_store_with_little_room_is_measured_by_what_it_has(
+    room: int, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def limited(handle: int, offset: int, size: int) -> None:
+        if offset + size > room:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", limited)
+    tier = measure_page(tmp_path, 4 << 20)
+    assert method in tier.method and tier.out_bytes_per_s > 0 and tier.in_bytes_per_s > 0
 
 
 def test_what_was_measured_round_trips(tmp_path: Path):

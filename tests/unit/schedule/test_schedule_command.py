@@ -11,6 +11,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -147,6 +148,22 @@ def test_small_shares_are_told_from_none(value: float, text: str) -> None:
     assert percent(value) == text
 
 
+def test_a_full_page_folder_ends_as_a_missing_one_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    codes: list[object] = []
+    monkeypatch.setattr("fitness.measure_device.host_profile", lambda cache: None)
+    for folder in (tmp_path / "missing", tmp_path):
+        monkeypatch.setattr("os.posix_fallocate", full)
+        with pytest.raises(SystemExit) as ended:
+            main(["schedule", "digits", "--memory-budget", "85%", "--page-dir", str(folder)])
+        codes.append(ended.value.code)
+    assert codes == [Unwritable.code, Unwritable.code] and "No space left" in capsys.readouterr().err
+
+
 # a real step
 
 
@@ -170,6 +187,65 @@ def test_the_problem_counts_bytes_as_buffers_take_them(ready: Ready) -> None:
     kept = replay(ready.problem, keep_all(ready.problem)).peak_bytes
     assert all(tensor.bytes % ALIGN == 0 for tensor in ready.problem.tensors)
     assert 0 <= kept - ready.base.plan.peak_bytes < ALIGN
+
+
+@pytest.mark.parametrize("minimise", ["energy", "time"])
+@pytest.mark.parametrize("budget", ["100%", "130%", "1GiB"])
+def test_all_of_the_memory_costs_nothing(ready: Ready, budget: str, minimise: str) -> None:
+    base = ready.base.plan.peak_bytes
+    options = Options("digits", budget, minimise=minimise, target="model:m4f", seconds=2.0)
+    found, program = scheduled(ready, request_of(options, base, ready.problem.time_s), silent)
+    assert (found.energy_overhead, found.time_overhead, found.gap) == (0.0, 0.0, 0.0)
+    assert found.peak_bytes == program.plan.peak_bytes == base and found.genes == ()
+    assert found.bound == found.objective and found.solution.proven.startswith("optimal")
+
+
+ONE_OP = """func.func @step(%w: tensor<2x4xf32>, %x: tensor<2x4xf32>, %y: tensor<2x4xf32>)
+    -> (tensor<2x4xf32>, tensor<f32>) {
+  %new = arith.addf %w, %x : tensor<2x4xf32>
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<f32>
+  %loss = linalg.fill ins(%zero : f32) outs(%empty : tensor<f32>) -> tensor<f32>
+  return %new, %loss : tensor<2x4xf32>, tensor<f32>
+}"""
+
+
+def test_a_step_of_one_op_within_all_of_its_memory_pages_nothing(tmp_path: Path) -> None:
+    rows, leaf = np.zeros((8, 4), np.float32), {"shape": [2, 4], "dtype": "float32"}
+    about = {
+        "state": [{"name": "w", **leaf}], "batch": [{"name": "x", **leaf}, {"name": "y", **leaf}],
+        "metrics": [{"name": "loss", "shape": [], "dtype": "float32"}],
+        "quality": {"kind": "loss", "steps": 3, "seeds": [0]}, "data": ".", "initial": ".",
+    }  # fmt: skip
+    (tmp_path / "step.mlir").write_text(ONE_OP)
+    (tmp_path / "step.json").write_text(json.dumps(about))
+    for part in ("train", "validation", "test"):
+        np.savez(tmp_path / f"{part}.npz", x=rows, y=rows)
+    np.savez(tmp_path / "init_0.npz", s0=np.zeros((2, 4), np.float32))
+    shown = console()
+    assert schedule(Options(str(tmp_path / "step.mlir"), "100%", seconds=2.0, page_dir=tmp_path), shown) == 0
+    text = text_of(shown)
+    assert "written out 0 0 +0" in text and re.search(r"energy .* \+0 %", text) and "gap 0 %" in text
+
+
+def test_a_budget_that_is_too_small_is_told_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(*given: object) -> None:
+        raise AssertionError("it measured first")
+
+    monkeypatch.setattr("gevo.schedule_setup._costs", measured)
+    for budget in ("1KiB", "0.0001%"):
+        with pytest.raises(CampaignError, match=r"alone needs|more than nothing") as told:
+            schedule(Options("digits", budget, seconds=2.0), console())
+        assert told.value.where == "--memory-budget"
+
+
+def test_nothing_is_asked_of_the_store_without_paging(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(*given: object) -> None:
+        raise AssertionError("it measured the store")
+
+    monkeypatch.setattr("gevo.schedule_setup.page_tier", asked)
+    ready = prepare_step("digits", "cpu", None, silent, paging=False)
+    assert ready.time_method == "calls measured one by one"
 
 
 def test_figures_are_those_of_the_replay(planned: tuple[Scheduled, Program]) -> None:

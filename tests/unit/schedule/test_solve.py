@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import pytest
 from brute import optimum, smallest_budget
-from random_problems import random_problem, training_problem
+from random_problems import random_dag, random_problem, training_problem
 from test_bound import drawn
 
 from mlir_passes.schedule.chart import chart_of
 from mlir_passes.schedule.decode import decode
 from mlir_passes.schedule.greedy import greedy
 from mlir_passes.schedule.infeasible import floor
-from mlir_passes.schedule.overlap import makespan
+from mlir_passes.schedule.overlap import makespan, overlapped
 from mlir_passes.schedule.problem import START
 from mlir_passes.schedule.solve import Infeasible, Request, _Chain, solve  # pyright: ignore[reportPrivateUsage]
 from mlir_passes.schedule.steps import ScheduleError, keep_all, replay
@@ -38,6 +43,26 @@ def test_answer_keeps_the_budget_and_is_the_optimum(seed: int) -> None:
     assert solution.bound <= best.cost + 1e-9
     assert solution.gap == pytest.approx((solution.usage.energy_j - solution.bound) / problem.energy_j, abs=1e-9)
     assert solution.makespan_s == pytest.approx(makespan(problem, solution.steps))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_least_cost_of_a_dag_is_found_or_the_gap_tells_that_less_may_do(seed: int) -> None:
+    rng = random.Random(seed)
+    problem = random_dag(rng)
+    low, high = floor(problem).bytes, replay(problem, keep_all(problem)).peak_bytes
+    budget, minimise = rng.randint(low, max(low, high - 1)), rng.choice(["energy", "time"])
+    best = optimum(problem, budget, minimise)
+    if best is None:
+        with pytest.raises(Infeasible):
+            solve(problem, Request(budget, minimise=minimise, time_limit_s=10.0))
+        return
+    solution = solve(problem, Request(budget, minimise=minimise, time_limit_s=10.0))
+    usage = replay(problem, solution.blocking, budget)
+    cost, once = (
+        (usage.energy_j, problem.energy_j) if minimise == "energy" else (usage.time_s, problem.time_s)
+    )  # fmt: skip
+    assert solution.bound <= best.cost + 1e-9 <= cost + 1e-6
+    assert cost == pytest.approx(best.cost, rel=1e-4) or solution.gap >= (cost - best.cost) / once - 1e-9
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -130,6 +155,60 @@ def test_a_budget_that_only_late_lines_keep_is_told_as_that() -> None:
             assert error.late == (error.needed_bytes <= budget) == ("take longer" in str(error))
             late += error.late
     assert late > 1
+
+
+def test_no_schedule_is_said_only_where_there_is_none() -> None:
+    """The deadline is one that a line keeps with its transfers beside the computing."""
+    found = late = 0
+    for seed in range(20):
+        rng = random.Random(seed)
+        problem = random_dag(rng) if seed % 3 else training_problem(rng, 2)
+        low, high = floor(problem).bytes, replay(problem, keep_all(problem)).peak_bytes
+        budget = rng.randint(low, max(low, high - 1))
+        best = optimum(problem, budget, rng.choice(["energy", "time"]))
+        if best is None:
+            continue
+        deadline = max(problem.time_s, overlapped(problem, best.steps, budget).makespan_s) * (1 + 1e-9)
+        late += deadline < best.cost
+        try:
+            solution = solve(problem, Request(budget, deadline, time_limit_s=2.0))
+            assert makespan(problem, solution.steps) <= deadline * (1 + 1e-8)
+            found += 1
+        except Infeasible as error:
+            assert not error.proven and "found no schedule" in str(error)
+    assert found > 15 and late > 6
+
+
+def test_what_is_proven_impossible_is_said_to_be_that() -> None:
+    problem, _ = drawn(3)
+    with pytest.raises(Infeasible, match="schedule: no schedule within") as caught:
+        solve(problem, Request(floor(problem).bytes - 1, time_limit_s=5.0))
+    assert caught.value.proven
+
+
+@contextmanager
+def busy(loops: int) -> Generator[None]:
+    """Other processes that take the machine's cores."""
+    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_the_time_limit_is_kept_on_a_busy_machine(share: float) -> None:
+    problem = training_problem(random.Random(1), layers=120)
+    low, high = floor(problem).bytes, replay(problem, keep_all(problem)).peak_bytes
+    with busy(3):
+        begun = time.monotonic()
+        try:
+            solve(problem, Request(int(low - 1 + share * (high - low)), 1.05 * problem.time_s, time_limit_s=3.0))
+        except Infeasible as error:
+            assert error.needed_bytes <= high
+        assert time.monotonic() - begun < 4.5  # 3.0, and what a core that others have takes to notice
 
 
 def test_a_proof_of_the_exact_search_says_of_which_lines() -> None:
