@@ -146,7 +146,8 @@ def _off(got: np.ndarray, want: np.ndarray, wide: np.ndarray, rounding: float) -
     g, w, f = (a.astype(np.float64) for a in (got, want, wide))
     with np.errstate(all="ignore"):
         room = NEAR * rounding * (np.abs(f) + _scale(f)) + FACTOR * np.abs(w - f) + FACTOR * _scale(w - f)
-        return ~_same(g, w) & ~_same(g, wide.astype(np.float32).astype(np.float64)) & ~(np.abs(g - f) <= room)
+        near = (np.abs(g - f) <= room) | (np.abs(g - w) <= NEAR * rounding * np.abs(w))
+        return ~(near | _same(g, w) | _same(g, wide.astype(np.float32).astype(np.float64)))
 
 
 def _within(pair: Sequence[np.ndarray], moved: Sequence[np.ndarray], rounding: float) -> np.ndarray:

@@ -22,10 +22,10 @@ from pathlib import Path
 from rich.progress import track
 
 from in_children import Died, results
+from judge import Verdict, compile_quickly, judged, judged_seed
 from random_ops import draw
 from random_programs import Program
 from shrink import shrunk
-from judge import Verdict, compile_quickly, judged, judged_seed
 
 SMOKE = 60
 SHOWN = 12

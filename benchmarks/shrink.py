@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from in_children import Died, results
-from random_programs import Line, Program
 from judge import Verdict
+from random_programs import Line, Program
 
 LITERAL = 24  # elements up to which data are written out
 

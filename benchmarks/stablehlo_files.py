@@ -114,7 +114,8 @@ def outside(test: Test) -> str:
 
 def context() -> Any:
     """A context that reads StableHLO: a new one of JAX's."""
-    made = jax.jit(lambda x: x).lower(0).compiler_ir("stablehlo").context
+    lowered: Any = jax.jit(lambda x: x).lower(0).compiler_ir("stablehlo")
+    made = lowered.context
     for dialect in ("stablehlo", "chlo", "func"):
         made.dialects[dialect]  # loads it
     return made

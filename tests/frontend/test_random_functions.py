@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
 
 from in_children import Died, results  # noqa: E402
+from judge import Verdict, compared  # noqa: E402
 from random_ops import draw  # noqa: E402
 from random_programs import Argument, Line, Program, Value  # noqa: E402
 from shrink import by_jax, shrunk  # noqa: E402
-from judge import Verdict, compared  # noqa: E402
 
 COUNT = 100
 X, Y = Value("v0", (3,), "f32"), Value("v1", (3,), "f32")
@@ -93,6 +93,8 @@ def test_a_seed_gives_one_program_and_its_source_the_same_results(seed):
 
 
 def work(task):
+    if task == "raise":
+        raise ValueError("no such task")
     if task == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     if task == "hang":
@@ -104,10 +106,11 @@ def work(task):
 
 
 def test_what_ends_a_child_is_named_and_the_rest_goes_on():
-    found = dict(results(["a", "crash", "b", "leave", "hang", "c"], work, seconds=1.0))
+    found = dict(results(["a", "crash", "b", "raise", "leave", "hang", "c"], work, seconds=1.0))
     assert (found["a"], found["b"], found["c"]) == ("A", "B", "C")
     assert found["crash"].how.startswith("SIGSEGV")
     assert found["leave"] == Died("exit 7 LLVM ERROR: out of words")
+    assert found["raise"] == Died("exit 3 ValueError: no such task")
     assert found["hang"] == Died("ran out of time")
 
 

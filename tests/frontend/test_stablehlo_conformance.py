@@ -10,7 +10,8 @@ from jaxlib.mlir import ir
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 from stablehlo_conformance import SMOKE, outcome_of
-from stablehlo_files import case, context, outside, tests_in
+from stablehlo_files import case, context, outside
+from stablehlo_files import tests_in as read_folder
 
 ADD = """
 func.func @add() {{
@@ -24,7 +25,7 @@ func.func @add() {{
 
 def only(folder, text):
     (folder / "one.mlir").write_text(text)
-    (found,) = tests_in(folder)
+    (found,) = read_folder(folder)
     return found
 
 
@@ -34,7 +35,7 @@ def added(folder, x, type_, check):
 
 def test_the_tests_of_the_smoke_end_as_they_should(tmp_path):
     (tmp_path / "smoke.mlir").write_text(SMOKE)
-    found = {test.function: outcome_of(test) for test in tests_in(tmp_path)}
+    found = {test.function: outcome_of(test) for test in read_folder(tmp_path)}
     kinds = {name: (o.kind, o.op) for name, o in found.items()}
     assert kinds["sum"] == ("exact", "reduce")
     assert kinds["add_of_small_integers"] == ("exact", "add")
