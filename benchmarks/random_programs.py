@@ -218,7 +218,7 @@ class Draw:
                 )
             return f"{r}.integers({'-9, 10' if pick < 0.7 else '-1000, 1001'}, {shape})"
         if pick < 0.06:
-            return f"{r}.choice([0.0, -0.0, 1, -1, 0.5, np.inf, -np.inf, np.nan, 3e38, 1e-30], {shape})"
+            return f"{r}.choice([0.0, -0.0, 1, -1, 0.5, np.inf, -np.inf, np.nan, 1e18, 1e-30], {shape})"
         if pick < 0.2:
             return f"{r}.integers(-3, 4, {shape})"
         return f"{r}.standard_normal({shape})" + (" * 50" if pick > 0.92 else "")
