@@ -15,6 +15,7 @@ import struct
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -87,6 +88,8 @@ def _serve(tasks: Sequence[Any], work: Callable[[Any], Any], write: int) -> None
         for task in tasks:
             data = pickle.dumps(work(task))
             os.write(write, struct.pack("<Q", len(data)) + data)
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
     finally:
         os._exit(3)
 

@@ -6,7 +6,7 @@ Each function has one to six lines (`random_ops.py`): elementwise ops, gathers, 
 loops and branches, gradients of them, in ten dtypes, with odd lengths. It is drawn from its seed, lowered, compiled and
 run in a forked child with limits. What is wrong or fails is printed with its seed and, made small, as Python that runs
 by itself. With --keep, each verdict is appended to a file, and those that are there already are not made again.
---smoke: 60 functions. Exit status 1 if anything is wrong or fails without naming an op.
+--smoke: 20 functions. Exit status 1 if anything is wrong or fails without naming an op.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from random_ops import draw
 from random_programs import Program
 from shrink import shrunk
 
-SMOKE = 60
+SMOKE = 20
 SHOWN = 12
 
 

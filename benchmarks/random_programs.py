@@ -21,7 +21,7 @@ from jax import lax
 NARROW = {"f32": jnp.float32, "f16": jnp.float16, "bf16": jnp.bfloat16}
 WIDE = dict.fromkeys(NARROW, jnp.float64)
 FIXED = {"i8": jnp.int8, "i16": jnp.int16, "i32": jnp.int32, "u8": jnp.uint8, "u16": jnp.uint16, "u32": jnp.uint32}
-NAMES = {"jax": jax, "jnp": jnp, "lax": lax, "np": np, "bool": jnp.bool_, **FIXED}
+NAMES: dict[str, Any] = {"jax": jax, "jnp": jnp, "lax": lax, "np": np, "bool": jnp.bool_, **FIXED}
 FLOATS = tuple(NARROW)
 DTYPE_NAMES = {np.dtype(t): name for name, t in {**NARROW, **FIXED, "bool": jnp.bool_}.items()}
 NAME = re.compile(r"\bv\d+\b")
@@ -218,7 +218,7 @@ class Draw:
                 )
             return f"{r}.integers({'-9, 10' if pick < 0.7 else '-1000, 1001'}, {shape})"
         if pick < 0.06:
-            return f"{r}.choice([0.0, -0.0, 1, -1, 0.5, np.inf, -np.inf, np.nan, 3e38, 1e-30], {shape})"
+            return f"{r}.choice([0.0, -0.0, 1, -1, 0.5, np.inf, -np.inf, np.nan, 1e18, 1e-30], {shape})"
         if pick < 0.2:
             return f"{r}.integers(-3, 4, {shape})"
         return f"{r}.standard_normal({shape})" + (" * 50" if pick > 0.92 else "")

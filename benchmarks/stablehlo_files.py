@@ -92,7 +92,7 @@ class Case:
     op: str
 
 
-def tests(folder: Path) -> list[Test]:
+def tests_in(folder: Path) -> list[Test]:
     """All functions with checks in the files under a folder."""
     return [test for path in sorted(folder.rglob("*.mlir")) for test in _of_file(path)]
 
@@ -114,7 +114,8 @@ def outside(test: Test) -> str:
 
 def context() -> Any:
     """A context that reads StableHLO: a new one of JAX's."""
-    made = jax.jit(lambda x: x).lower(0).compiler_ir("stablehlo").context
+    lowered: Any = jax.jit(lambda x: x).lower(0).compiler_ir("stablehlo")
+    made = lowered.context
     for dialect in ("stablehlo", "chlo", "func"):
         made.dialects[dialect]  # loads it
     return made
@@ -245,7 +246,10 @@ def _constants_to_arguments(function: Any) -> tuple[np.ndarray, ...]:
     block, arrays = _block(function), list[np.ndarray]()
     for op in [op.operation for op in block if op.operation.name == "stablehlo.constant"]:
         form = ir.RankedTensorType(op.results[0].type)
-        if not form.rank or not list(op.results[0].uses):
+        if not list(op.results[0].uses):
+            op.erase()
+            continue
+        if not form.rank:
             continue
         element = element_of(form)
         data = data_of(op.attributes["value"])
