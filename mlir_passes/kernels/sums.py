@@ -98,17 +98,17 @@ class Sums(Panels):
         partial = self._carry(order, tiles, starts, types, step, {})
         count = len(columns)
         for number, (r, offsets, _) in enumerate(carried[::count]):
-            found = nest.reductions[r]
+            found, type_ = nest.reductions[r], types[number * count]
             values = partial[number * count : (number + 1) * count]
             while len(values) > 1:
-                pairs = [self._join(found.combiner, a, b, types[0], found.element)
+                pairs = [self._join(found.combiner, a, b, type_, found.element)
                          for a, b in zip(values[::2], values[1::2], strict=False)]  # fmt: skip
                 values = pairs + values[len(pairs) * 2 :]
             total = values[0]
             if schedule.lanes > 1:
                 total = code.name()
                 kind = _HORIZONTAL[found.combiner]
-                code.line(f"{total} = vector.reduction <{kind}>, {values[0]} : {types[0]} into {found.element}")
+                code.line(f"{total} = vector.reduction <{kind}>, {values[0]} : {type_} into {found.element}")
             start = self._lanes(found.start, offsets, SCALAR, -1)
             total = self._join(found.combiner, start, total, found.element, found.element)
             self._remember_total(r, offsets, SCALAR, total, -1)

@@ -135,6 +135,7 @@ REDUCED = {
     "product": same(lambda xp, x: (1 + x / 50).prod(1), rows),
     "place_of_largest": same(lambda xp, x: x.argmax(1), rows),
     "any": same(lambda xp, x: (x > 1).any(1), rows),
+    "any_and_count": same(lambda xp, x: xp.where((x > 1).any(1), (x > 0).sum(1), -1), rows),
     "all_across": same(lambda xp, x: (x > -1).all(0), rows),
     "sum_of_ints": same(lambda xp, a: a.sum(), ints),
     "softmax": same(softmax, rows),
