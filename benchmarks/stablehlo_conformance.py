@@ -6,7 +6,7 @@ FOLDER holds `stablehlo/tests/interpret/*.mlir` and `stablehlo/testdata/*.mlir` 
 of them. Every function with checks is run by the frontend, the pipeline and the emitter in a forked child; its results
 must be what the checks ask: integers and booleans exactly, floats within 64 roundings. StableHLO itself asks for one or
 three, which a sum in another order or a function by another polynomial may miss; `exact` counts those within three.
-Tests of what is outside the documented types (complex, quantised, 2 and 4 bits, small floats, dynamic shapes, several
+Tests of what is outside the documented types (quantised, 2 and 4 bits, small floats, dynamic shapes, several
 devices, tokens) are only counted. --smoke: a few tests that are in this file, without a folder. Exit status 1 if
 anything is wrong or fails without naming an op.
 """
@@ -57,8 +57,14 @@ func.func @add_of_small_integers() {
 // -----
 func.func @of_complex_numbers() {
   %x = stablehlo.constant dense<[(1.0, 2.0)]> : tensor<1xcomplex<f32>>
-  %y = stablehlo.real %x : (tensor<1xcomplex<f32>>) -> tensor<1xf32>
-  check.expect_eq_const %y, dense<[1.0]> : tensor<1xf32>
+  %y = stablehlo.multiply %x, %x : tensor<1xcomplex<f32>>
+  check.expect_eq_const %y, dense<[(-3.0, 4.0)]> : tensor<1xcomplex<f32>>
+  func.return
+}
+// -----
+func.func @of_four_bits() {
+  %x = stablehlo.constant dense<[1]> : tensor<1xi4>
+  check.expect_eq_const %x, dense<[1]> : tensor<1xi4>
   func.return
 }
 // -----

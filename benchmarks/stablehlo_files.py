@@ -36,7 +36,6 @@ GENERIC = re.compile(  # the form that any dialect may be printed in
     r"(?:tolerance = ([\d.e+-]+)[^,]*, )?value = (dense<.*?>) : (tensor<.*?>)\}>[^\n]*"
 )
 OUTSIDE = {
-    "complex numbers": r"complex<",
     "quantised": r"!quant|qint",
     "dynamic shapes": r"tensor<[^>]*\?|dynamic_(?:reshape|iota|pad|conv|gather|broadcast)|dimension_size|shape\.",
     "small floats": r"x?f(?:8|6|4)E",
@@ -46,7 +45,9 @@ OUTSIDE = {
     "tuples": r"tuple<",
 }
 WIDER = {"f16": "f32", "bf16": "f32", "i8": "i32", "i16": "i32", "ui8": "i32", "ui16": "i32"}
+PARTS = {"complex<f32>": "f32", "complex<f64>": "f64"}  # of complex numbers, which pass as two real arrays
 NUMPY = {
+    "complex<f32>": np.complex64, "complex<f64>": np.complex128,
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "i1": np.bool_,
     "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
     "ui8": np.uint8, "ui16": np.uint16, "ui32": np.uint32, "ui64": np.uint64,
@@ -131,11 +132,11 @@ def case(test: Test) -> Case:
         op for op in walk(module, "stablehlo.custom_call") if _target(op).startswith("check.") and _in(op, function)
     ]
     op = _subject(checks[0].operands[0], functions)
-    expected = tuple(_expected(check) for check in checks)
+    expected = tuple(part for check in checks for part in _expected(check))
     for check in checks:
         check.operands[1] = check.operands[0]  # so that what is expected has no use
     arguments = _constants_to_arguments(function)
-    results = [_widened_result(function, check.operands[0]) for check in checks]
+    results = [result for check in checks for result in _results_of(function, check.operands[0])]
     for check in checks:
         check.erase()
     _return(function, results)
@@ -231,14 +232,16 @@ def _subject(value: Any, functions: dict[str, Any]) -> str:
     return "unknown"
 
 
-def _expected(check: Any) -> Expected:
+def _expected(check: Any) -> list[Expected]:
     maker = check.operands[1].owner
     if isinstance(maker, ir.Block) or maker.operation.name != "stablehlo.constant":
         raise ValueError("what is expected is no constant")
-    attribute = maker.operation.attributes["value"]
     kind, given = _target(check).removeprefix("check."), check.attributes
     tolerance = ir.FloatAttr(given["tolerance"]).value if "tolerance" in given else 1e-4 if "almost" in kind else 0.0
-    return Expected(kind, element_of(check.operands[1].type), data_of(attribute), tolerance)
+    element, data = element_of(check.operands[1].type), data_of(maker.operation)
+    if element in PARTS:
+        return [Expected(kind, PARTS[element], part, tolerance) for part in (data.real, data.imag)]
+    return [Expected(kind, element, data, tolerance)]
 
 
 def _constants_to_arguments(function: Any) -> tuple[np.ndarray, ...]:
@@ -252,7 +255,17 @@ def _constants_to_arguments(function: Any) -> tuple[np.ndarray, ...]:
         if not form.rank:
             continue
         element = element_of(form)
-        data = data_of(op.attributes["value"])
+        data = data_of(op)
+        if element in PARTS:
+            parts = [np.ascontiguousarray(data.real), np.ascontiguousarray(data.imag)]
+            arrays += parts
+            form_of_part = _tensor(form.shape, PARTS[element])
+            made = [block.add_argument(form_of_part, ir.Location.unknown()) for _ in parts]
+            with ir.InsertionPoint(op), ir.Location.unknown():
+                joined = ir.Operation.create("stablehlo.complex", results=[form], operands=made)
+            op.results[0].replace_all_uses_with(joined.result)
+            op.erase()
+            continue
         given = WIDER.get(element, "i32" if element == "ui32" else element)
         arrays.append(data.view(np.int32) if element == "ui32" else data.astype(NUMPY[given]))
         argument = block.add_argument(_tensor(form.shape, given), ir.Location.unknown())
@@ -269,13 +282,18 @@ def _converted(value: Any, form: Any, needed: bool, bits: bool) -> Any:
     return ir.Operation.create(name, results=[form], operands=[value]).result
 
 
-def _widened_result(function: Any, value: Any) -> Any:
-    """The value as a result may be."""
+def _results_of(function: Any, value: Any) -> list[Any]:
+    """The value as results may be: real and imaginary part of complex numbers, else one."""
     form = ir.RankedTensorType(value.type)
     element = element_of(form)
+    if element in PARTS:
+        part = _tensor(form.shape, PARTS[element])
+        with ir.InsertionPoint(_terminator(function)), ir.Location.unknown():
+            names = ("stablehlo.real", "stablehlo.imag")
+            return [ir.Operation.create(name, results=[part], operands=[value]).result for name in names]
     given = WIDER.get(element, "i32" if element == "ui32" else element)
     with ir.InsertionPoint(_terminator(function)), ir.Location.unknown():
-        return _converted(value, _tensor(form.shape, given), given != element, element == "ui32")
+        return [_converted(value, _tensor(form.shape, given), given != element, element == "ui32")]
 
 
 def _terminator(function: Any) -> Any:
@@ -301,21 +319,26 @@ def element_of(form: Any) -> str:
     return str(ir.RankedTensorType(form).element_type)
 
 
-def data_of(attribute: Any) -> np.ndarray:
-    """The elements of a constant; those of bf16 as f32."""
-    form = ir.RankedTensorType(ir.DenseElementsAttr(attribute).type)
+def data_of(constant: Any) -> np.ndarray:
+    """The elements of a constant, from its text; those of bf16 as f32."""
+    form = ir.RankedTensorType(constant.results[0].type)
     element, shape = element_of(form), tuple(form.shape)
-    text = re.fullmatch(r"dense<(.*)> : tensor<.*>", str(attribute), re.S)
-    assert text is not None, str(attribute)[:80]
+    text = re.search(r"dense<(.*)> : tensor<.*>", str(constant), re.S)
+    assert text is not None, str(constant)[:80]
     found = text[1]
     if found.startswith('"0x'):
         return _of_bytes(bytes.fromhex(found[3:-1]), element, shape)
     if not found:
         return np.zeros(shape, NUMPY.get(element, np.float32))
-    if element.startswith(("f", "bf")):
-        found = re.sub(r"0x([0-9A-Fa-f]+)", lambda m: _bits(m[1], element), found)
+    if element.startswith(("f", "bf", "complex")):
+        found = re.sub(r"0x([0-9A-Fa-f]+)", lambda m: _bits(m[1], PARTS.get(element, element)), found)
     words = found.replace("true", "True").replace("false", "False")
-    data = np.array(eval(words, {"nan": np.nan, "inf": np.inf}), NUMPY.get(element, np.float32))
+    given = eval(words, {"nan": np.nan, "inf": np.inf})
+    if element in PARTS:
+        halves = np.array(given, NUMPY[PARTS[element]])
+        data = (halves[..., 0] + np.array(1j, NUMPY[element]) * halves[..., 1]).astype(NUMPY[element])
+    else:
+        data = np.array(given, NUMPY.get(element, np.float32))
     return np.broadcast_to(data, shape).copy()
 
 

@@ -40,7 +40,9 @@ def test_the_tests_of_the_smoke_end_as_they_should(tmp_path):
     assert kinds["sum"] == ("exact", "reduce")
     assert kinds["add_of_small_integers"] == ("exact", "add")
     assert kinds["main"] == ("exact", "multiply")
-    assert kinds["of_complex_numbers"][0] == "outside"
+    assert kinds["of_complex_numbers"] == ("exact", "multiply")
+    assert kinds["sort"] == ("exact", "sort")
+    assert kinds["of_four_bits"][0] == "outside"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_constants_become_arguments_and_hexadecimal_data_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("type_", "reason"),
     [("2xi4", "2 and 4 bits"), ("2xui2", "2 and 4 bits"), ("?xf32", "dynamic shapes"), ("2xf8E4M3", "small floats"),
-     ("2xcomplex<f32>", "complex numbers"), ("2xi32", ""), ("2x4xi32", ""), ("2xui8", "")],
+     ("2xcomplex<f32>", ""), ("2xi32", ""), ("2x4xi32", ""), ("2xui8", "")],
 )  # fmt: skip
 def test_what_is_outside_is_told(tmp_path, type_, reason):
     assert outside(added(tmp_path, "1", type_, "check.expect_eq %y, %y : {type}")) == reason

@@ -114,7 +114,8 @@ def _overlaps(op: Any) -> bool:
 def describe_sort(module: Any, op: Any, name: str, where: str) -> Definition:
     less = take_body(module, op, 0, f"{name}_less", where)
     elements = tuple(element(v) for v in op.operands)
-    text = sort_text(Sort(name, shape(op.operands[0]), elements, number(op, "dimension"), less))
+    sizes = shape(op.operands[0])
+    text = sort_text(Sort(name, sizes, elements, number(op, "dimension", -1) % len(sizes), less))
     return Definition(name, text, (less,))
 
 

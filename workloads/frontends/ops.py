@@ -59,8 +59,8 @@ def pairs(op: Any, key: str) -> tuple[tuple[int, int], ...]:
     return tuple(zip(flat[::2], flat[1::2], strict=True))
 
 
-def number(op: Any, key: str) -> int:
-    return ir.IntegerAttr(op.attributes[key]).value
+def number(op: Any, key: str, default: int) -> int:
+    return ir.IntegerAttr(op.attributes[key]).value if key in op.attributes else default
 
 
 def flag(op: Any, key: str) -> bool:
