@@ -296,7 +296,7 @@ def schedule(
     minimise: Annotated[str, typer.Option(metavar="WHAT", help="energy or time.")] = "energy",
     paging: Annotated[bool, typer.Option("--paging/--no-paging", help="May write values to the store.")] = True,
     remat: Annotated[bool, typer.Option("--remat/--no-remat", help="May compute values again.")] = True,
-    time: Annotated[str, typer.Option("--for", metavar="TIME", help="Time limit, most of it to solve: 60s, 5m.")] = "60s",
+    time: Annotated[str, typer.Option("--for", metavar="TIME", help="Time limit, half or more to solve: 60s.")] = "60s",
     workers: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Threads of the exact solver; default: all cores.")
     ] = None,

@@ -98,11 +98,13 @@ class _Fit:
             return self._solve(budget, min(self._left_s(), _FIRST * self._request.time_limit_s))
         except Infeasible as error:
             if error.proven or self._left_s() < _AGAIN * self._request.time_limit_s:
-                raise error.within(budget) from error
+                raise error.within(budget, self._spent_s()) from error
+            before = error
         try:
             return self._solve(budget, self._left_s(), self._request.seed + 1)
         except Infeasible as error:
-            raise error.within(budget) from error
+            least = min(before, error, key=lambda error: error.needed_bytes)
+            raise least.within(budget, self._spent_s()) from error
 
     def _kept(self) -> tuple[Scheduled, Program]:
         """Everything kept, by the plan that the step has without a schedule."""
@@ -122,6 +124,9 @@ class _Fit:
 
     def _left_s(self) -> float:
         return self._clock.left_s() - _PLACING * self._request.time_limit_s
+
+    def _spent_s(self) -> float:
+        return self._request.time_limit_s - self._clock.left_s()
 
     def _solve(self, budget: int, limit_s: float, seed: int | None = None) -> Solution:
         seed = self._request.seed if seed is None else seed

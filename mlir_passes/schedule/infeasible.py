@@ -22,14 +22,22 @@ class Infeasible(ScheduleError):
 
     needed_bytes: the smallest budget known to suffice; `exact`: nothing under it can, else something may. late: the
     budget is that large, and it is the deadline that forbids it.
-    floor_bytes: what the op `op` takes alone, so that no schedule needs less. why: in words, who proved it, or how long
-    it was looked for.
+    floor_bytes: what the op `op` takes alone, so that no schedule needs less. why: the deadline, and who proved it, in
+    words. looked_s: how long one was looked for, where nothing is proven.
     """
 
     def __init__(
-        self, budget_bytes: int, needed_bytes: int, floor: Floor, exact: bool, why: str = "", proven: bool = True
+        self,
+        budget_bytes: int,
+        needed_bytes: int,
+        floor: Floor,
+        exact: bool,
+        why: str = "",
+        proven: bool = True,
+        looked_s: float = 0.0,
     ) -> None:
         what = f"{'no schedule' if proven else 'found no schedule'} within {budget_bytes:,} bytes{why}"
+        what += "" if proven else f" in {looked_s:.3g} s"
         if budget_bytes < floor.bytes:
             what += f": {floor.op} alone needs {floor.bytes:,} bytes ({floor.parts})"
         self.late = needed_bytes <= budget_bytes
@@ -38,11 +46,12 @@ class Infeasible(ScheduleError):
         super().__init__(f"{what}; {needs}")
         self.budget_bytes, self.needed_bytes, self.exact = budget_bytes, needed_bytes, exact
         self.floor_bytes, self.op = floor.bytes, floor.op
-        self.floor, self.why, self.proven = floor, why, proven
+        self.floor, self.why, self.proven, self.looked_s = floor, why, proven, looked_s
 
-    def within(self, budget_bytes: int) -> Infeasible:
-        """The same of the budget that was asked for, where a schedule's bytes are counted in larger units."""
-        return Infeasible(budget_bytes, self.needed_bytes, self.floor, self.exact, self.why, self.proven)
+    def within(self, budget_bytes: int, looked_s: float) -> Infeasible:
+        """The same of the budget that was asked for, where a schedule's bytes are counted in larger units, and of all
+        the time that it was looked for."""
+        return Infeasible(budget_bytes, self.needed_bytes, self.floor, self.exact, self.why, self.proven, looked_s)
 
 
 @dataclass(frozen=True)

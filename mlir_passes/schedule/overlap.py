@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
+from mlir_passes.schedule.clock import NO_END, Clock
 from mlir_passes.schedule.problem import START, Problem
 from mlir_passes.schedule.steps import Kind, ScheduleError, Step, replay, stored_state
 
@@ -28,12 +30,15 @@ def makespan(problem: Problem, steps: Sequence[Step]) -> float:
     return _clock(problem, steps)
 
 
-def overlapped(problem: Problem, steps: Sequence[Step], budget_bytes: int, lookahead: int = LOOKAHEAD) -> Overlapped:
+def overlapped(
+    problem: Problem, steps: Sequence[Step], budget_bytes: int, lookahead: int = LOOKAHEAD, clock: Clock = NO_END
+) -> Overlapped:
     """The fastest of a few asynchronous lines with the same computes and transfers as a blocking one.
 
     What is read in begins up to `lookahead` computes early, as far as the budget has room for it; what is written out
     begins then too, and its memory is given back when it is needed or the transfer has ended. Within the budget as
-    `replay` counts, and never slower than the blocking line, which must be valid and within the budget itself.
+    `replay` counts, and never slower than the blocking line, which must be valid and within the budget itself. When the
+    time is up, what was found is the answer.
     """
     if any(step.kind in (Kind.OUT_DONE, Kind.IN_DONE) for step in steps):
         raise ScheduleError("only a blocking line can be overlapped")
@@ -41,8 +46,10 @@ def overlapped(problem: Problem, steps: Sequence[Step], budget_bytes: int, looka
     best = waiting(steps)
     if usage.pages_in + usage.pages_out:
         reach = {0, 1, lookahead // 4, lookahead // 2, lookahead}
-        lines = [_Overlap(problem, steps, budget_bytes, n, early).line() for n in reach for early in (False, True)]
-        best = min((best, *lines), key=lambda line: makespan(problem, line))
+        for n, early in product(reach, (False, True)):
+            if clock.left_s() > 0:
+                line = _Overlap(problem, steps, budget_bytes, n, early).line()
+                best = min(best, line, key=lambda line: makespan(problem, line))
     replay(problem, best, budget_bytes)
     seconds = makespan(problem, best)
     computes = sum(problem.ops[s.index].time_s for s in best if s.kind == Kind.COMPUTE)

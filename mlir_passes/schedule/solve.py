@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from mlir_passes.schedule.bound import Bound, Cuts
+from mlir_passes.schedule.clock import Clock
 from mlir_passes.schedule.decode import decode, encode
 from mlir_passes.schedule.evolve import evolve
 from mlir_passes.schedule.exact import Found, Task, search
@@ -109,9 +110,8 @@ class _Chain:
         if self._best is None and self._stopped:
             raise KeyboardInterrupt
         if self._best is None:
-            looked_s = time.monotonic() - self._begun
             with self._stage("smallest budget"):
-                error = self._infeasible(f" in {looked_s:.3g} s", self._left_s(), proven=False)
+                error = self._infeasible(self._by_the_deadline(), self._left_s(), proven=False)
             if self._best is None:
                 raise error
             with self._stage("from the smallest peak"):
@@ -270,10 +270,11 @@ class _Chain:
 
     def _overlapped(self, steps: Sequence[Step]) -> Overlapped:
         """With transfers as early as it takes to keep the deadline."""
-        result = overlapped(self._problem, steps, self._request.budget_bytes, AHEAD[0])
-        if result.makespan_s <= self._request.deadline_s * (1 + 1e-9):
+        clock = Clock(self._begun + self._request.time_limit_s)
+        result = overlapped(self._problem, steps, self._request.budget_bytes, AHEAD[0], clock)
+        if result.makespan_s <= self._request.deadline_s * (1 + 1e-9) or clock.left_s() <= 0:
             return result
-        other = overlapped(self._problem, steps, self._request.budget_bytes, AHEAD[1])
+        other = overlapped(self._problem, steps, self._request.budget_bytes, AHEAD[1], clock)
         return min(result, other, key=lambda line: line.makespan_s)
 
     def _take_steps(self, found: Found) -> None:
@@ -375,5 +376,5 @@ class _Chain:
         holds, needed, exact = smallest(self._task(0.0), lowest, limit_s, request.budget_bytes, self._near)
         if needed <= request.budget_bytes:
             self._take(holds, "smallest budget")
-        why = why if proven else self._by_the_deadline() + why
-        return Infeasible(request.budget_bytes, needed, lowest, exact, why, proven)
+        looked_s = time.monotonic() - self._begun
+        return Infeasible(request.budget_bytes, needed, lowest, exact, why, proven, looked_s)
