@@ -240,7 +240,7 @@ def _expected(check: Any) -> list[Expected]:
     tolerance = ir.FloatAttr(given["tolerance"]).value if "tolerance" in given else 1e-4 if "almost" in kind else 0.0
     element, data = element_of(check.operands[1].type), data_of(maker.operation)
     if element in PARTS:
-        return [Expected(kind, PARTS[element], part, tolerance) for part in (data.real, data.imag)]
+        return [Expected(kind, PARTS[element], part, tolerance) for part in (np.real(data), np.imag(data))]
     return [Expected(kind, element, data, tolerance)]
 
 
@@ -257,7 +257,7 @@ def _constants_to_arguments(function: Any) -> tuple[np.ndarray, ...]:
         element = element_of(form)
         data = data_of(op)
         if element in PARTS:
-            parts = [np.ascontiguousarray(data.real), np.ascontiguousarray(data.imag)]
+            parts = [np.ascontiguousarray(np.real(data)), np.ascontiguousarray(np.imag(data))]
             arrays += parts
             form_of_part = _tensor(form.shape, PARTS[element])
             made = [block.add_argument(form_of_part, ir.Location.unknown()) for _ in parts]
