@@ -1,5 +1,6 @@
 """Conversions between types and arithmetic on integers and booleans: XLA's results, in vectors and scalars alike."""
 
+from functools import partial
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -66,6 +67,54 @@ def test_narrow_integers_keep_their_sign_or_have_none(length):
         x,
         expected=[(x.astype(k).astype(np.float32), x.astype(k).astype(np.int32)) for k in kinds],
     )
+
+
+def test_unsigned_integers_become_wider_in_products_and_windows():
+    x, y = (np.random.default_rng(0).integers(0, 256, shape).astype(np.int32) for shape in ((4, 16), (16, 3)))
+    product = partial(lax.dot_general, dimension_numbers=(((1,), (0,)), ((), ())))
+
+    def products(x, y):
+        a, b = x.astype(jnp.uint8), y.astype(jnp.uint8)
+        kernel = b[:3, :3, None, None]
+        form = {"dimension_numbers": ("NHWC", "HWIO", "NHWC"), "preferred_element_type": jnp.int32}
+        return (
+            product(a, b, preferred_element_type=jnp.int32),
+            product(a, b, preferred_element_type=jnp.float32),
+            lax.conv_general_dilated(a[None, ..., None], kernel, (1, 1), "VALID", **form),
+        )
+
+    check(products, x, y)
+    check(lambda x: (jnp.max(x.astype(jnp.uint8), 1).astype(jnp.int32), x.astype(jnp.uint8) < jnp.uint8(130)), x)
+
+
+@pytest.mark.parametrize("kind", ["ui8", "i8"])
+def test_narrow_indices_mean_what_their_type_says(kind):
+    text = """func.func public @main(%x: tensor<256xf32>, %i: tensor<4x1xi32>, %u: tensor<4xf32>)
+        -> (tensor<4xf32>, tensor<256xf32>, tensor<4xf32>) {
+      %n = stablehlo.convert %i : (tensor<4x1xi32>) -> tensor<4x1xui8>
+      %g = "stablehlo.gather"(%x, %n) <{dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0],
+        start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>}>
+        : (tensor<256xf32>, tensor<4x1xui8>) -> tensor<4xf32>
+      %s = "stablehlo.scatter"(%x, %n, %u) <{scatter_dimension_numbers = #stablehlo.scatter<
+        inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+        ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+          %or = stablehlo.add %old, %new : tensor<f32>
+          stablehlo.return %or : tensor<f32>
+      }) : (tensor<256xf32>, tensor<4x1xui8>, tensor<4xf32>) -> tensor<256xf32>
+      %f = stablehlo.slice %n [0:1, 0:1] : (tensor<4x1xui8>) -> tensor<1x1xui8>
+      %at = stablehlo.reshape %f : (tensor<1x1xui8>) -> tensor<ui8>
+      %d = stablehlo.dynamic_slice %x, %at, sizes = [4] : (tensor<256xf32>, tensor<ui8>) -> tensor<4xf32>
+      return %g, %s, %d : tensor<4xf32>, tensor<256xf32>, tensor<4xf32>
+    }""".replace("ui8", kind)
+    with make_ir_context(), ir.Location.unknown():
+        text = legalise(ir.Module.parse(text), "predict", Path(__file__)).text
+    x, u = np.arange(256, dtype=np.float32), np.ones(4, np.float32)
+    i = np.array([200, 255, 0, 130] if kind == "ui8" else [100, 127, 0, 30], np.int32)
+    put = x.copy()
+    put[i] += 1
+    for found in (run_emitted(text, [x, i[:, None], u]), run_module(text, "predict", [x, i[:, None], u])):
+        for ours, theirs in zip(found, [x[i], put, x[i[0] : i[0] + 4]], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
 
 
 def test_booleans_and_numbers():

@@ -1,8 +1,9 @@
-"""Arithmetic that the stock legaliser leaves open or has otherwise: floats beyond an integer type, sums of booleans."""
+"""Arithmetic that the stock legaliser leaves open or has otherwise: floats beyond an integer type, sums of booleans,
+unsigned integers that become wider in a product or an index."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -11,6 +12,8 @@ from workloads.frontends.ops import compare, create, element, is_unsigned, like,
 
 MANTISSA = {"f32": 24, "f64": 53}
 ON_BOOLEANS = {"add": "or", "maximum": "or", "multiply": "and", "minimum": "and"}
+
+INDEXED = {"gather": 1, "scatter": 1, "dynamic_slice": 1, "dynamic_update_slice": 2}  # where their indices begin
 
 
 def make_casts_exact(module: Any) -> None:
@@ -26,6 +29,22 @@ def make_casts_exact(module: Any) -> None:
         for op in walk(module, f"stablehlo.{name}"):
             if element(op.results[0]) == "i1":
                 _at(op, _count)
+            else:
+                _widen(op, range(2), tensor(op.results[0]).element_type)
+    for name, first in INDEXED.items():
+        for op in walk(module, f"stablehlo.{name}"):
+            indices = (first,) if name in ("gather", "scatter") else range(first, len(op.operands))
+            _widen(op, indices, ir.IntegerType.get_signless(64))
+
+
+def _widen(op: Any, numbers: Iterable[int], wanted: Any) -> None:
+    """Converts unsigned and narrow operands to the type that they are used in: later they would be taken as signed, or
+    what they are compared with would not fit in theirs."""
+    for k in numbers:
+        value = op.operands[k]
+        if (is_unsigned(value) or element(value) in ("i8", "i16")) and tensor(value).element_type != wanted:
+            with ir.InsertionPoint(op), op.location:
+                op.operands[k] = create("stablehlo.convert", [value], like(value, wanted))
 
 
 def _saturate(op: Any) -> None:
