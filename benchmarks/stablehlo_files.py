@@ -343,7 +343,9 @@ def data_of(constant: Any) -> np.ndarray:
 
 
 def _bits(digits: str, element: str) -> str:
-    return repr(float(_of_bytes(bytes.fromhex(digits)[::-1], element, ()))).replace("-nan", "nan")
+    """The float of these bits as Python; NaN with its sign, by which StableHLO sorts it."""
+    value = float(_of_bytes(bytes.fromhex(digits)[::-1], element, ()))
+    return ("-nan" if np.signbit(value) else "nan") if np.isnan(value) else repr(value)
 
 
 def _of_bytes(raw: bytes, element: str, shape: tuple[int, ...]) -> np.ndarray:
