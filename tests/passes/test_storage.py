@@ -282,7 +282,7 @@ def test_state_results_and_small_values_stay_f32(element: str):
 
 
 @pytest.mark.parametrize("element", NARROW)
-def test_no_kernel_calls_a_library(element: str):
+def test_no_kernel_calls_a_library_to_convert(element: str):
     texts: list[str] = []
 
     def spy(ir_text: str, *given: object, **named: object) -> bytes:
@@ -296,7 +296,7 @@ def test_no_kernel_calls_a_library(element: str):
                 program(step(reader), element, 0, 2)
     called = {name for text in texts for name in re.findall(r"\tcall\w*\s+\*?([\w@.]+)", text)}
     assert len(texts) >= 4 * len(READERS)
-    assert not {name for name in called if re.search("h[fs]|[ds]f|bf", name)}, called
+    assert not {name for name in called if re.search("^__.*(h[fs]|[ds]f|bf)", name)}, called
     if element == "f16":
         assert any("vcvtph2ps" in text for text in texts) and any("vcvtps2ph" in text for text in texts)
 

@@ -394,7 +394,10 @@ def test_a_saved_program_pages_as_before_and_older_versions_refuse_it(
     small: Small, expected: list[bytes], tmp_path: Path
 ):
     program = small.along(stored(small.problem))
-    signature = {"state": [{"name": "w1"}, {"name": "w2"}], "batch": [{"name": "x"}, {"name": "t"}]}
+    signature = {
+        what: [{"name": f"{what}{i}", "shape": a.shape, "dtype": a.dtype.name} for i, a in enumerate(arrays)]
+        for what, arrays in (("state", STATE), ("batch", BATCHES[0]))
+    }
     save_program(tmp_path / "paged", program, {"signature": signature})
     save_program(tmp_path / "kept", small.kept, {"signature": signature})
     assert load_program(tmp_path / "paged").plan == program.plan
