@@ -1,12 +1,13 @@
 """Steps in other types than f32: what they differ from JAX by, how fast they are, and what memory they take.
 
-    python benchmarks/dtypes.py [plain images mixed brain half] [--steps 30] [--smoke]
+    python benchmarks/dtypes.py [plain images mixed brain half sorted] [--steps 30] [--smoke]
 
 plain: f32 data, int32 labels, f32 throughout. images: uint8 images and int64 labels. mixed: f32 parameters, bf16
-arithmetic. brain: parameters and momentum in bf16. half: in f16. Each is trained by gevo and by jax.jit with donated
-state, from the same state on the same batches. state off, loss off: the largest difference after one step from
-gevo's state, over the largest number of that leaf. loss: gevo's and JAX's after all steps, each on its own. JAX: how
-often gevo's time that is, more than 1 means that gevo is faster. --smoke: a tiny network, and few windows.
+arithmetic. brain: parameters and momentum in bf16. half: in f16. sorted: as images, with top_k and sort. Each is trained
+by gevo and by jax.jit with donated state, from the same state on the same batches. state off, loss off: the largest
+difference after one step from gevo's state, over the largest number of that leaf. loss: gevo's and JAX's after all steps,
+each on its own. JAX: how often gevo's time that is, more than 1 means that gevo is faster. --smoke: a tiny network, and
+few windows.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from workloads.prepare import prepare
 from workloads.workload import PreparedWorkload
 
 FILE = Path(__file__).with_name("dtype_workloads.py")
-NAMES = ("plain", "images", "mixed", "brain", "half")
+NAMES = ("plain", "images", "mixed", "brain", "half", "sorted")
 WIDTHS = (8, 12, 9, 9, 20, 12, 19)
 
 
