@@ -3,11 +3,11 @@
     python benchmarks/dtypes.py [plain images mixed brain half sorted] [--steps 30] [--smoke]
 
 plain: f32 data, int32 labels, f32 throughout. images: uint8 images and int64 labels. mixed: f32 parameters, bf16
-arithmetic. brain: parameters and momentum in bf16. half: in f16. sorted: as images, with top_k and sort. Each is trained
-by gevo and by jax.jit with donated state, from the same state on the same batches. state off, loss off: the largest
-difference after one step from gevo's state, over the largest number of that leaf. loss: gevo's and JAX's after all steps,
-each on its own. JAX: how often gevo's time that is, more than 1 means that gevo is faster. --smoke: a tiny network, and
-few windows.
+arithmetic. brain: parameters and momentum in bf16. half: in f16. sorted: as images, with top_k and sort. Each is
+trained by gevo and by jax.jit with donated state, from the same state on the same batches. state off, loss off: the
+largest difference after one step from gevo's state, over the largest number of that leaf. loss: gevo's and JAX's after
+all steps, each on its own. JAX: how often gevo's time that is, more than 1 means that gevo is faster. --smoke: a tiny
+network, and few windows.
 """
 
 from __future__ import annotations
