@@ -7,7 +7,7 @@ EXTRAS := jax,dev,report,schedule
 # How long `make demo` searches.
 DEMO_FOR := 90s
 GEVO = $(PYTHON) -m gevo
-BENCHMARKS = families.py steps.py "steps.py --threads 2" vs_iree.py search_rate.py fuzz.py compare_search.py noise.py
+BENCHMARKS = families.py steps.py "steps.py --threads 2" vs_iree.py search_rate.py fuzz.py compare_search.py noise.py dtypes.py "random_functions.py --count 2000"
 
 .DEFAULT_GOAL := help
 .PHONY: help setup data demo test bench lint clean
